@@ -218,11 +218,14 @@ MAY_CALL: dict[str, tuple[ModuleType, ...]] = {
     "whorl.report": (os,),
     # They stand in the place of Python's functions, or measure how long a run takes.
     "whorl.sim.files.inodes": (os,),  # the type of a file's status
+    "whorl.sim.files.unix": (os,),  # the user and the group, for credentials
     "whorl.sim.command": (os, subprocess, time),
     "whorl.sim.patches.clocks": (time,),
+    "whorl.sim.patches.descriptors": (fcntl, os),
     "whorl.sim.patches.files": (os,),
     "whorl.sim.patches.sockets": (os, select, socket),
-    "whorl.sim.process.file_calls": (os,),  # the same
+    "whorl.sim.process.file_calls": (os,),  # the type of a file's status
+    "whorl.sim.process.socket": (socket,),  # the size of a control message
     "whorl.sim.running.check": (time,),
     "whorl.sim.running.shrink": (time,),
     "whorl.sim.world.turns": (time,),

@@ -73,6 +73,7 @@ def test_names_can_be_linked_renamed_and_removed() -> None:
         ("/srv/none", "r", errno.ENOENT),
         ("/srv", "w", errno.EISDIR),
         ("/srv/f/x", "r", errno.ENOTDIR),
+        ("/", "r", errno.EISDIR),
         ("/srv/f", "x", errno.EEXIST),
         ("/srv/round", "r", errno.ELOOP),
     ],

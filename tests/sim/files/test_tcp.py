@@ -285,6 +285,54 @@ def test_close_with_unread_bytes_resets_the_peer(exact: Run) -> None:
     exact(main)
 
 
+def test_reset_after_the_end_of_the_peer_is_a_broken_pipe(exact: Run) -> None:
+    async def main(world: sim.World) -> list[str]:
+        async def leave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.close()
+
+        async def serve_no_one() -> None:
+            await asyncio.start_server(leave, port=7)
+
+        await linked(world).run(serve_no_one)
+        _, writer = await asyncio.open_connection("server", 7)
+        await asyncio.sleep(1)
+        found = []
+        for wait in (writer.drain, writer.drain, writer.wait_closed):
+            writer.write(b"x")
+            try:
+                await wait()
+            except OSError as error:
+                found.append(type(error).__name__)
+            await asyncio.sleep(1)
+        return found
+
+    assert exact(main) == ["ConnectionResetError", "BrokenPipeError"]  # the first one is of asyncio
+
+
+def test_data_for_a_socket_that_shut_both_directions_is_answered_by_a_reset(exact: Run) -> None:
+    async def main() -> int:
+        loop = asyncio.get_running_loop()
+        listener, client = socket.socket(), socket.socket()
+        listener.bind(("127.0.0.1", 7))
+        listener.listen()
+        for sock in (listener, client):
+            sock.setblocking(False)
+        await loop.sock_connect(client, ("127.0.0.1", 7))
+        server, _ = await loop.sock_accept(listener)
+        client.shutdown(socket.SHUT_RDWR)
+        await asyncio.sleep(1)
+        server.send(b"x")
+        await asyncio.sleep(1)
+        with pytest.raises(ConnectionResetError):
+            client.recv(1)
+        code = server.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        for sock in (listener, client, server):
+            sock.close()
+        return code
+
+    assert exact(main) == errno.EPIPE
+
+
 def test_linger_of_no_seconds_resets_the_peer(exact: Run) -> None:
     async def main(world: sim.World) -> None:
         await linked(world).run(serve)

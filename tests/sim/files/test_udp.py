@@ -117,6 +117,21 @@ def test_datagram_that_is_too_long_is_refused(exact: Run) -> None:
     exact(main)
 
 
+def test_peeked_datagram_stays(exact: Run) -> None:
+    async def main() -> list[Any]:
+        receiver, sender = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2))
+        receiver.bind(("127.0.0.1", 53))
+        sender.sendto(b"hello", ("127.0.0.1", 53))
+        await asyncio.sleep(1)
+        peeked = [receiver.recv(9, socket.MSG_PEEK), receiver.recvfrom(9, socket.MSG_PEEK)[0]]
+        data, _, flags, _ = receiver.recvmsg(2)
+        receiver.close()
+        sender.close()
+        return [*peeked, data, flags]
+
+    assert exact(main) == [b"hello", b"hello", b"he", socket.MSG_TRUNC]
+
+
 def test_members_of_a_group_get_its_datagrams(exact: Run) -> None:
     async def main(world: sim.World) -> list[list[bytes]]:
         async def join(port: int) -> Collector:

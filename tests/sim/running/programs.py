@@ -43,26 +43,28 @@ async def writes_last_come_first() -> None:
 
 
 async def ready_order(number: int) -> list[int]:
-    """Return the order in which sockets are read that became readable together."""
+    """Return the order in which sockets are read that became readable together, by datagrams of a network."""
     loop = asyncio.get_running_loop()
-    pairs = [socket.socketpair() for _ in range(number)]
+    sender, *socks = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(number + 1))
     order: list[int] = []
 
     def read(place: int) -> None:
-        pairs[place][1].recv(1)
+        socks[place].recv(1)
         order.append(place)
 
-    for place, (_, reading) in enumerate(pairs):
-        reading.setblocking(False)
-        loop.add_reader(reading, read, place)
-    for writing, _ in pairs:
-        writing.send(b"x")
+    for sock in socks:
+        sock.setblocking(False)
+        sock.bind(("127.0.0.1", 0))
+        sender.sendto(b"x", sock.getsockname())
+    await asyncio.sleep(1)
+    for place, sock in enumerate(socks):
+        loop.add_reader(sock, read, place)
     while len(order) < number:
         await asyncio.sleep(0.001)
-    for pair in pairs:
-        loop.remove_reader(pair[1])
-        for each in pair:
-            each.close()
+    for sock in socks:
+        loop.remove_reader(sock)
+        sock.close()
+    sender.close()
     return order
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from whorl.sim.files.sockets import SocketFile, StreamSocket
+from whorl.sim.files.sockets import SocketFile
 from whorl.sim.wire.timeline import SECOND
 
 if TYPE_CHECKING:
@@ -22,10 +22,10 @@ def being_left(table: DescriptorTable, transports: Any, now: int) -> set[int]:
     left = set()
     closing = {table.files.get(fd) for fd, transport in transports.items() if _is_closing(transport)}
     for fd, file in table.files.items():
-        incoming = file.incoming if isinstance(file, StreamSocket) else None
-        if incoming is None:
+        if not isinstance(file, SocketFile):
             continue
-        if incoming.sender in closing or (incoming.closed_at >= 0 and now - incoming.closed_at < LATE):
+        peer, closed_at = file.left_by()
+        if (peer is not None and peer in closing) or (closed_at >= 0 and now - closed_at < LATE):
             left.add(fd)
     return left
 

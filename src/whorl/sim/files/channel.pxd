@@ -39,10 +39,9 @@ cdef class Channel:
     cdef public Line line
     cdef public File receiver
     cdef public bint receiver_lost
-    cdef readonly object rights
+    cdef public bint refuses
     cdef public File sender
     cdef public bint sender_lost
-    cdef readonly int64_t taken
     cdef public bint was_full
 
     cpdef int64_t room(self) except? -1

@@ -1,17 +1,15 @@
 """Channels: one direction of a connection. Bytes in order, an end, and the room they take.
 
 A packet that is lost is sent again after a while, and what was sent later waits for it. So a program sees a
-lost packet as delay, as with TCP. UNIX sockets and pipes have channels without a line: there, what is sent
-arrives at once.
+lost packet as delay, as with TCP.
 """
 
 from __future__ import annotations
 
 import errno
-from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from whorl.sim.files.file import File, Machine, unreferenced
+from whorl.sim.files.file import File, Machine
 from whorl.sim.wire.timeline import SECOND, Event
 
 if TYPE_CHECKING:
@@ -83,10 +81,9 @@ class Channel:
         "line",
         "receiver",
         "receiver_lost",
-        "rights",
+        "refuses",
         "sender",
         "sender_lost",
-        "taken",
         "was_full",
     )
 
@@ -94,23 +91,22 @@ class Channel:
         self,
         sender: File,
         receiver: File,
-        line: Line | None,
+        line: Line,
         capacity: int,
-        flow: Flow | None = None,
+        flow: Flow,
     ) -> None:
         self._flow = flow
         self.sender: File | None = sender  # None: it has closed its descriptor
         self.receiver: File | None = receiver
-        self.line: Line | None = line
+        self.line: Line = line
         self.capacity: int = capacity
         self.arrived: bytearray = bytearray()
         self.in_flight: int = 0
         self.closed_at: int = -1  # when the sender has closed its descriptor
-        self.taken: int = 0  # how many bytes were read in all
         self.end_sent: bool = False
         self.ended: bool = False  # the end has arrived
         self.was_full: bool = False  # the sender was refused, and waits for room
-        self.rights: deque[tuple[int, list[File]]] = deque()  # descriptors, each before the byte of a number
+        self.refuses: bool = False  # the receiver has shut both directions, and answers data by a reset
         self._sent = 0  # how many packets were sent
         self._landed = 0  # how many have arrived
         self._held: dict[int, bytes | None] = {}  # lost packets, and what waits for them, by number
@@ -128,9 +124,6 @@ class Channel:
 
     def send(self, data: bytes) -> None:
         """Send bytes for which there is room."""
-        if self.line is None:
-            self._land(data)
-            return
         self.in_flight += len(data)
         self._travel(data)
 
@@ -139,10 +132,7 @@ class Channel:
         if self.end_sent:
             return
         self.end_sent = True
-        if self.line is None:
-            self._land(END)
-        else:
-            self._travel(END)
+        self._travel(END)
 
     def _travel(self, packet: bytes | None) -> None:
         number = self._sent
@@ -151,7 +141,6 @@ class Channel:
             self._held[number] = packet
             return
         line = self.line
-        assert line is not None
         if line.held is not None:
             line.held.append((self._depart, (number, packet)))
         elif self._is_lost(line):
@@ -169,13 +158,13 @@ class Channel:
 
     def _is_lost(self, line: Line) -> bool:
         idle, flow, machine = line.idle, self._flow, self._machine()
-        if idle and flow is not None and machine is not None and not flow.passes(machine.now(), idle):
+        if idle and machine is not None and not flow.passes(machine.now(), idle):
             return True
         return line.is_lost()
 
     def _depart(self, number: int, packet: bytes | None) -> None:
         machine, line = self._machine(), self.line
-        if machine is None or line is None or machine.is_off:
+        if machine is None or machine.is_off:
             return
         now = machine.time()
         time = now + line.travel(now, len(packet or b""))
@@ -189,7 +178,7 @@ class Channel:
     def _reach(self, number: int, packet: bytes | None) -> None:
         """Arrive, unless the line was cut meanwhile, or an earlier packet is missing."""
         line = self.line
-        is_cut = line is not None and (line.blocked or self._is_receiver_off())
+        is_cut = line.blocked or self._is_receiver_off()
         if self._shown and (noted := self._shown.pop(number, None)) is not None:
             noted.is_lost = bool(is_cut)
         if self.receiver_lost and not is_cut:
@@ -249,7 +238,7 @@ class Channel:
     def _retry(self) -> None:
         """Send everything again from the first packet on that was not answered."""
         line = self.line
-        if line is None or not self._held:
+        if not self._held:
             return
         if self.sender_lost:
             self._held.clear()
@@ -282,21 +271,21 @@ class Channel:
             self.ended = True
             if receiver is not None:
                 receiver.changed()
-        elif receiver is not None:
+        elif receiver is not None and not self.refuses:
             self.arrived += packet
             receiver.changed()
-        elif self.sender is not None:
-            self._refuse()
+        else:
+            if receiver is not None:
+                receiver.reset()
+            if self.sender is not None:
+                self._refuse()
 
     def _refuse(self) -> None:
-        """Answer bytes that nobody will read: the sender gets a reset, or an error at once."""
+        """Answer bytes that nobody will read by a reset."""
         sender, line = self.sender, self.line
         assert sender is not None
-        if line is None:
-            sender.reset()
-        else:
-            line.note("rst", None, sender, 0, sender.machine.now(), line.shortest)
-            sender.machine.after(line.shortest, sender.reset)
+        line.note("rst", None, sender, 0, sender.machine.now(), line.shortest)
+        sender.machine.after(line.shortest, sender.reset)
 
     def take(self, limit: int) -> bytes:
         """Return bytes that have arrived, and make room."""
@@ -307,22 +296,11 @@ class Channel:
         else:
             data = bytes(arrived[:limit])
             del arrived[:limit]
-        self.taken += len(data)
         if self.was_full and self.sender is not None and self.room() * 3 >= self.capacity:
             self.was_full = False
-            line = self.line
-            if line is None:
-                self.sender.changed()
-            else:
-                self.sender.machine.after(line.shortest, self._tell_room)
+            self.sender.machine.after(self.line.shortest, self._tell_room)
         return data
 
     def _tell_room(self) -> None:
         if self.sender is not None:
             self.sender.changed()
-
-    def drop_rights(self) -> None:
-        """Close the descriptors that nobody will receive."""
-        while self.rights:
-            for file in self.rights.popleft()[1]:
-                unreferenced(file)

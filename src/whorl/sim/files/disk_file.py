@@ -24,6 +24,7 @@ class DiskFile(File):
         self._disk = disk
         self.inode: Inode = inode
         self.flags = flags
+        self.is_whole = True
         self.position: int = 0
 
     @property

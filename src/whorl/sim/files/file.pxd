@@ -15,6 +15,7 @@ cdef class Watcher:
 
 cdef class File:
     cdef public object flags
+    cdef public bint is_whole
     cdef public HostClock machine
     cdef public Py_ssize_t references
     cdef public list watches
@@ -37,6 +38,7 @@ cdef class DescriptorTable:
     cdef list _open
     cdef public int64_t changes
     cdef public dict files
+    cdef readonly set inherited
     cdef public Py_ssize_t limit
 
     @cython.locals(place=Py_ssize_t)

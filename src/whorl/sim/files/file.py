@@ -7,6 +7,7 @@ one is closed.
 from __future__ import annotations
 
 import errno
+import os
 import socket
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Protocol
@@ -24,6 +25,9 @@ AF_INET6 = int(socket.AF_INET6)
 EPOLLIN, EPOLLPRI, EPOLLOUT, EPOLLERR, EPOLLHUP, EPOLLRDHUP = 0x1, 0x2, 0x4, 0x8, 0x10, 0x2000
 EPOLLET = 1 << 31
 ALWAYS = EPOLLERR | EPOLLHUP
+
+#: The directions of a socket that are shut (man 2 shutdown).
+READING, WRITING, BOTH = 1, 2, 3
 
 #: The descriptors of simulated processes begin here. Those of the real process are smaller.
 FIRST_FD = 1024
@@ -60,7 +64,7 @@ class Watcher:
 class File:
     """An open file."""
 
-    __slots__ = ("flags", "machine", "references", "watches")
+    __slots__ = ("flags", "is_whole", "machine", "references", "watches")
 
     kind = 0o140000  # the file type of `st_mode`: a socket
 
@@ -68,7 +72,8 @@ class File:
         self.machine: Machine = machine
         self.references: int = 0  # descriptors, and messages under way that carry it
         self.watches: list[Watcher] = []
-        self.flags: int = 2  # O_RDWR
+        self.flags: int = os.O_RDWR
+        self.is_whole: bool = False  # each write is read as it was written, or is done at once; none is cut
 
     def readiness(self) -> int:
         """Return the mask that epoll would report."""
@@ -86,6 +91,10 @@ class File:
     def write(self, data: bytes) -> int:
         """Return how many bytes were taken, or the negative error number."""
         return -errno.EINVAL
+
+    def unread(self) -> int:
+        """Return how many bytes a read would find (FIONREAD), or the negative error number."""
+        return -errno.ENOTTY
 
     def await_room(self) -> None:
         """Note that a write was refused, so that room is an event when there is some."""
@@ -109,11 +118,12 @@ class File:
 class DescriptorTable:
     """The descriptors of one process. The lowest free number is the next one (POSIX)."""
 
-    __slots__ = ("_free", "_next", "_open", "changes", "files", "limit")
+    __slots__ = ("_free", "_next", "_open", "changes", "files", "inherited", "limit")
 
     def __init__(self, limit: int) -> None:
         self.files: dict[int, File] = {}
         self.limit: int = limit  # how many there may be
+        self.inherited: set[int] = set()  # those that the programs would get which a process starts
         self.changes: int = 0  # how often a descriptor was added or removed, or a socket's mode changed
         self._open: list[File | None] = []  # the same files, by descriptor from the first one on
         self._free: list[int] = []
@@ -158,6 +168,7 @@ class DescriptorTable:
         if file is None:
             return -errno.EBADF
         self._open[fd - FIRST_FD] = None
+        self.inherited.discard(fd)
         self.changes += 1
         heappush(self._free, fd)
         unreferenced(file)
@@ -190,6 +201,7 @@ class Counter(File):
     def __init__(self, machine: Machine) -> None:
         File.__init__(self, machine)
         self.count: int = 0
+        self.is_whole = True
 
     def readiness(self) -> int:
         return EPOLLOUT | (EPOLLIN if self.count else 0)

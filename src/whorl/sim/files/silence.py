@@ -24,7 +24,7 @@ def lose_power(file: File) -> None:
     for connection in file.waiting:
         lose_power(connection)
     incoming, outgoing = file.incoming, file.outgoing
-    if incoming is None or outgoing is None or outgoing.line is None:
+    if incoming is None or outgoing is None:
         return
     incoming.receiver_lost = outgoing.sender_lost = True
     peer = incoming.sender
@@ -56,7 +56,7 @@ def _heard(sock: StreamSocket) -> int:
 
 def _probe(sock: StreamSocket, heard: int, count: int) -> None:
     incoming, outgoing = sock.incoming, sock.outgoing
-    if incoming is None or outgoing is None or outgoing.line is None or outgoing.sender_lost:
+    if incoming is None or outgoing is None or outgoing.sender_lost:
         return
     if sock.was_reset or not sock.is_connected or sock.references <= 0:
         return

@@ -11,6 +11,9 @@ cdef int EPOLLHUP
 cdef int EPOLLIN
 cdef int EPOLLOUT
 cdef int EPOLLRDHUP
+cdef int BOTH
+cdef int READING
+cdef int WRITING
 
 
 cdef class SocketFile(File):
@@ -19,6 +22,7 @@ cdef class SocketFile(File):
     cdef public object name
     cdef readonly dict options
     cdef readonly object protocol
+    cdef public int shut
     cdef readonly object type
 
     cpdef int take_error(self) except? -1
@@ -27,17 +31,15 @@ cdef class SocketFile(File):
 
 cdef class StreamSocket(SocketFile):
     cdef public int64_t backlog
-    cdef public bint has_ended
     cdef public Channel incoming
     cdef public bint is_connected
     cdef public bint is_connecting
     cdef public Channel outgoing
     cdef public object peer_name
-    cdef public bint reads_nothing
     cdef readonly object waiting
     cdef public bint was_reset
 
-    @cython.locals(incoming=Channel, outgoing=Channel, ready=int)
+    @cython.locals(incoming=Channel, outgoing=Channel, ready=int, shut=int)
     cpdef int readiness(self) except? -1
     @cython.locals(incoming=Channel)
     cpdef object read(self, int64_t limit)

@@ -9,7 +9,19 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
 
 from whorl.sim.files.channel import Channel, Flow
-from whorl.sim.files.file import AF_INET6, EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLRDHUP, File, Machine
+from whorl.sim.files.file import (
+    AF_INET6,
+    BOTH,
+    EPOLLERR,
+    EPOLLHUP,
+    EPOLLIN,
+    EPOLLOUT,
+    EPOLLRDHUP,
+    READING,
+    WRITING,
+    File,
+    Machine,
+)
 from whorl.sim.wire.timeline import MILLISECOND
 
 if TYPE_CHECKING:
@@ -18,10 +30,16 @@ if TYPE_CHECKING:
     from whorl.sim.wire.ports import PortTable
 
 LINGER = struct.Struct("ii")
+
+#: The value of SO_PEERCRED: process, user, group; and that of a socket which has no peer on its host.
+CREDENTIALS = struct.Struct("3i")
+NO_CREDENTIALS = CREDENTIALS.pack(0, -1, -1)
+
 _FLAGS = (socket.SO_REUSEADDR, socket.SO_REUSEPORT, socket.SO_KEEPALIVE, socket.SO_BROADCAST)
 _USER_TIMEOUT = 18  # TCP_USER_TIMEOUT
 
-_BUFFER = 212_992  # bytes (net.core.rmem_default)
+#: How many bytes a socket keeps (net.core.rmem_default).
+BUFFER = 212_992
 
 
 class Network(Protocol):
@@ -42,6 +60,7 @@ class NetMachine(Machine, Protocol):
     unix_names: dict[Any, Any]
     disk: Disk
     addresses: tuple[str, ...]
+    process_id: int
 
     @property
     def network(self) -> Network: ...
@@ -52,7 +71,7 @@ class NetMachine(Machine, Protocol):
 class SocketFile(File):
     """A socket: its family, type, options, name and pending error."""
 
-    __slots__ = ("error", "family", "name", "options", "protocol", "type")
+    __slots__ = ("error", "family", "name", "options", "protocol", "shut", "type")
 
     machine: NetMachine
 
@@ -64,6 +83,7 @@ class SocketFile(File):
         self.options: dict[tuple[int, int], Any] = {}
         self.name: Any = self.no_name()
         self.error: int = 0
+        self.shut: int = 0  # the directions that nobody uses any more
 
     def no_name(self) -> Any:
         """Return the name of a socket that was not bound."""
@@ -96,9 +116,11 @@ class SocketFile(File):
                 return self.protocol
             if option == socket.SO_ACCEPTCONN:
                 return int(self.is_listening())
+            if option == socket.SO_PEERCRED:
+                return NO_CREDENTIALS
             if option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
                 given = self.options.get((level, option))
-                return _BUFFER if given is None else 2 * given
+                return BUFFER if given is None else 2 * given
             if option == socket.SO_LINGER:
                 return self.options.get((level, option), LINGER.pack(0, 0))
         return self.options.get((level, option), 0)
@@ -158,19 +180,37 @@ class SocketFile(File):
         """Return the peer's name; None if there is none."""
         return None
 
+    def left_by(self) -> tuple[File | None, int]:
+        """Return the other end of a connection if it is open, and when it was closed; -1: it was not."""
+        return None, -1
+
+    def peek(self, limit: int) -> bytes | int:
+        """Return what `read` would return, and leave it (MSG_PEEK)."""
+        raise NotImplementedError
+
+    def name_of_sender(self) -> Any:
+        """Return the name of those whose bytes a stream brings, as `recvfrom` shows it."""
+        return None
+
+    def hand(self, files: list[File]) -> int:
+        """Let open files go with what is sent next (SCM_RIGHTS)."""
+        return -errno.EINVAL
+
+    def take_carried(self) -> list[File]:
+        """Return the open files that came with what was read last."""
+        return []
+
 
 class StreamSocket(SocketFile):
     """A stream socket: bytes in both directions, once it is connected."""
 
     __slots__ = (
         "backlog",
-        "has_ended",
         "incoming",
         "is_connected",
         "is_connecting",
         "outgoing",
         "peer_name",
-        "reads_nothing",
         "waiting",
         "was_reset",
     )
@@ -187,16 +227,25 @@ class StreamSocket(SocketFile):
         self.is_connecting: bool = False
         self.is_connected: bool = False
         self.was_reset: bool = False
-        self.has_ended: bool = False  # its own writing side is shut
-        self.reads_nothing: bool = False  # its reading side is shut
 
     def is_listening(self) -> bool:
         return self.backlog >= 0
 
     def peer(self) -> Any:
-        return self.peer_name if self.is_connected and not self.was_reset else None
+        return None if self.is_closed() else self.peer_name
 
-    def join(self, other: StreamSocket, line: Line | None, back: Line | None) -> None:
+    def left_by(self) -> tuple[File | None, int]:
+        incoming = self.incoming
+        return (incoming.sender, incoming.closed_at) if incoming is not None else (None, -1)
+
+    def is_closed(self) -> bool:
+        """Return whether there is no connection: none yet, or none any more, as both sides have ended it."""
+        incoming, outgoing = self.incoming, self.outgoing
+        if self.was_reset or not self.is_connected or incoming is None or outgoing is None:
+            return True
+        return incoming.ended and outgoing.ended
+
+    def join(self, other: StreamSocket, line: Line, back: Line) -> None:
         """Connect two sockets: the bytes of this one travel on `line`, those of the other on `back`."""
         flow = Flow()
         self.outgoing = other.incoming = Channel(self, other, line, self.capacity, flow)
@@ -214,16 +263,18 @@ class StreamSocket(SocketFile):
         ready = EPOLLERR if self.error else 0
         if self.was_reset:
             return ready | EPOLLIN | EPOLLOUT | EPOLLHUP | EPOLLRDHUP
-        incoming, outgoing = self.incoming, self.outgoing
+        incoming, outgoing, shut = self.incoming, self.outgoing, self.shut
+        if incoming is not None and incoming.ended:
+            shut |= READING
+        if shut & READING:
+            ready |= EPOLLIN | EPOLLRDHUP
         if not self.is_connected or incoming is None or outgoing is None:
             return ready if self.is_connecting else ready | EPOLLOUT | EPOLLHUP
-        if incoming.arrived or incoming.rights:
+        if shut == BOTH:
+            ready |= EPOLLHUP
+        if incoming.arrived:
             ready |= EPOLLIN
-        if incoming.ended or self.reads_nothing:
-            ready |= EPOLLIN | EPOLLRDHUP
-            if self.has_ended:
-                ready |= EPOLLHUP
-        if self.has_ended or outgoing.room() * 3 >= outgoing.capacity:
+        if shut & WRITING or outgoing.room() * 3 >= outgoing.capacity:
             ready |= EPOLLOUT
         return ready
 
@@ -231,29 +282,31 @@ class StreamSocket(SocketFile):
         incoming = self.incoming
         if incoming is not None and incoming.arrived:
             return incoming.take(limit)
+        if incoming is not None and incoming.ended:
+            return b""  # also if there was an error afterwards
         if self.error:
             return -self.take_error()
-        if self.was_reset or self.reads_nothing:
+        if self.was_reset or self.shut & READING:
             return b""
         if incoming is None or not self.is_connected:
             return -errno.EAGAIN if self.is_connecting else -errno.ENOTCONN
-        return b"" if incoming.ended else -errno.EAGAIN
+        return -errno.EAGAIN
 
     def peek(self, limit: int) -> bytes | int:
-        """Return bytes that `read` would return, and leave them (MSG_PEEK)."""
         incoming = self.incoming
         if incoming is not None and incoming.arrived:
             return bytes(incoming.arrived[:limit])
         return self.read(limit)
 
+    def unread(self) -> int:
+        return len(self.incoming.arrived) if self.incoming is not None else 0
+
     def write(self, data: bytes) -> int:
         if self.error:
             return -self.take_error()
-        if self.was_reset or self.has_ended:
-            return -errno.EPIPE
         outgoing = self.outgoing
-        if outgoing is None or not self.is_connected:
-            return -errno.EAGAIN if self.is_connecting else -errno.ENOTCONN
+        if self.was_reset or self.shut & WRITING or outgoing is None or not self.is_connected:
+            return -errno.EAGAIN if self.is_connecting else -errno.EPIPE
         room = outgoing.room()
         size = len(data)
         if room < size:
@@ -288,25 +341,21 @@ class StreamSocket(SocketFile):
 
     def reset(self) -> None:
         """Handle a reset from the peer (man 7 tcp, RST)."""
-        self.fail(errno.ECONNRESET)
-
-    def end(self) -> None:
-        """Shut the writing side."""
-        if not self.has_ended and self.outgoing is not None:
-            self.has_ended = True
-            if not self.was_reset:
-                self.outgoing.send_end()
-            self.changed()
+        incoming = self.incoming
+        if incoming is None or not incoming.ended:
+            self.fail(errno.ECONNRESET)
+        elif not self.is_closed():
+            self.fail(errno.ECONNRESET if self.shut & WRITING else errno.EPIPE)
 
     def shutdown(self, how: int) -> int:
-        if self.incoming is None or not self.is_connected or self.was_reset:
-            return -errno.ENOTCONN
-        if how != socket.SHUT_RD:
-            self.end()
-        if how != socket.SHUT_WR:
-            self.reads_nothing = True
-            self.changed()
-        return 0
+        was_closed = self.is_closed()
+        if how != socket.SHUT_RD and not was_closed and self.outgoing is not None:
+            self.outgoing.send_end()
+        self.shut |= how + 1
+        if self.shut == BOTH and self.incoming is not None:
+            self.incoming.refuses = True
+        self.changed()
+        return -errno.ENOTCONN if was_closed else 0
 
     def listen(self, backlog: int) -> int:
         if self.is_connected or self.is_connecting:
@@ -332,32 +381,33 @@ class StreamSocket(SocketFile):
         return lingers is not None and LINGER.unpack(lingers) == (1, 0)
 
     def released(self) -> None:
-        for connection in self.waiting:
-            connection.released()
-        self.waiting.clear()
+        self._refuse_waiting()
         incoming, outgoing = self.incoming, self.outgoing
         if incoming is None or outgoing is None:
             return
         incoming.receiver = None
-        incoming.drop_rights()
-        if not self.was_reset:
+        if not self.is_closed():
             if incoming.arrived or self.lingers_not():
                 self._abort(outgoing)
-            elif not self.has_ended:
-                self.has_ended = True
+            else:
                 outgoing.send_end()
         outgoing.sender = None
         outgoing.closed_at = self.machine.now()
         self.is_connected = False
 
+    def _refuse_waiting(self) -> None:
+        """Reset the connections that nobody has accepted."""
+        for connection in self.waiting:
+            if connection.outgoing is not None and not connection.is_closed():
+                connection._abort(connection.outgoing)
+                connection.was_reset = True
+            connection.released()
+        self.waiting.clear()
+
     def _abort(self, outgoing: Channel) -> None:
         """Reset the peer."""
         peer = outgoing.receiver
-        if peer is None:
-            return
-        if outgoing.line is None:
-            peer.reset()
-        elif not outgoing.line.is_lost():
+        if peer is not None and not outgoing.line.is_lost():
             now = self.machine.now()
             took = outgoing.line.travel(now, 0)
             outgoing.line.note("rst", self, peer, 0, now, took)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import socket
+from enum import Enum
 from typing import Any
 
 from whorl.sim.files.sockets import NetMachine, StreamSocket
@@ -16,15 +17,26 @@ SYN_RETRIES = tuple(seconds * SECOND for seconds in (1, 3, 7, 15, 31, 63))
 SYN_GIVEN_UP = 127 * SECOND
 
 
+class Attempt(Enum):
+    """The state of an attempt to connect. `connect` reports how one ended when it is called once more."""
+
+    NONE = 0
+    STARTED = 1
+    REPORTED = 2  # as a success
+    BROKEN = 3  # by `shutdown`, once it had failed
+
+
 class TcpSocket(StreamSocket):
     """A TCP socket of IPv4 or IPv6."""
 
-    __slots__ = ("_began", "_port", "_target")
+    __slots__ = ("_attempt", "_began", "_is_bound", "_port", "_target")
 
     def __init__(self, machine: NetMachine, family: int, kind: int, protocol: int) -> None:
         StreamSocket.__init__(self, machine, family, kind, protocol or socket.IPPROTO_TCP)
         self._port = 0  # the one that belongs to this socket in the host's table
+        self._attempt = Attempt.NONE
         self._began = 0
+        self._is_bound = False  # by the program, not for a connection
         self._target: tuple[str, int] = ("", 0)
 
     def bind(self, address: Any) -> int:
@@ -37,6 +49,7 @@ class TcpSocket(StreamSocket):
         if port < 0:
             return port
         self._port = port
+        self._is_bound = True
         self.name: Any = self.shown(ip, port)
         return 0
 
@@ -53,15 +66,12 @@ class TcpSocket(StreamSocket):
         return StreamSocket.listen(self, backlog)
 
     def connect(self, address: Any) -> int:
-        if self.is_connecting:
-            return -errno.EALREADY
-        if self.is_connected:
+        if self._attempt is Attempt.STARTED:
+            return self._outcome()
+        if self._attempt is Attempt.REPORTED or self.backlog >= 0:
             return -errno.EISCONN
-        if self.backlog >= 0:
-            return -errno.EISCONN
-        if self.was_reset:  # An attempt failed; Linux lets the socket try again.
-            self.was_reset: bool = False
-            self.error: int = 0
+        if self._attempt is Attempt.BROKEN:
+            return -errno.EINVAL
         machine = self.machine
         ip, port = plain(address[0]), address[1]
         if ip in ANY:
@@ -78,6 +88,7 @@ class TcpSocket(StreamSocket):
             own = plain(self.name[0])
         self.name = self.shown(own, self._port)
         self._target = ip, port
+        self._attempt = Attempt.STARTED
         self.is_connecting: bool = True
         self._began = machine.now()
         fault = machine.connect_fault()
@@ -86,6 +97,30 @@ class TcpSocket(StreamSocket):
         else:
             self._knock(0)
         return -errno.EINPROGRESS
+
+    def _outcome(self) -> int:
+        """Return how the attempt to connect ended. After a failure, the socket may try again."""
+        if self.is_connecting:
+            return -errno.EALREADY
+        if not self.is_closed():
+            self._attempt = Attempt.REPORTED
+            return 0
+        code = self.take_error() or errno.ECONNABORTED
+        self._forget()
+        return -code
+
+    def _forget(self) -> None:
+        """Be as new; only what the program has set stays."""
+        if self.incoming is not None and self.outgoing is not None:
+            self.incoming.receiver = self.outgoing.sender = None
+            self.incoming = self.outgoing = None
+        self.is_connecting = self.is_connected = self.was_reset = False
+        self.shut: int = 0
+        self._attempt = Attempt.NONE
+        if not self._is_bound and self._port:
+            self.machine.tcp_ports.unbind(self, self._port)
+            self._port = 0
+            self.name = self.no_name()
 
     def _fail_to_connect(self, code: int) -> None:
         self.fail(code)
@@ -138,6 +173,7 @@ class TcpSocket(StreamSocket):
         self.peer_name: Any = self.shown(ip, port)
         self.join(connection, line, back)
         connection.is_connected = True
+        connection._attempt = Attempt.REPORTED
         network.established(self, connection)
         listener.waiting.append(connection)
         listener.changed()
@@ -162,6 +198,24 @@ class TcpSocket(StreamSocket):
     def _refused(self) -> None:
         if self.is_connecting and self.incoming is None:
             self.fail(errno.ECONNREFUSED)
+
+    def shutdown(self, how: int) -> int:
+        if self.backlog >= 0:
+            if how != socket.SHUT_WR:
+                self.backlog: int = -1
+                self._refuse_waiting()
+                self.changed()
+            return 0
+        if self.is_connecting:
+            if self.outgoing is not None:
+                self._abort(self.outgoing)
+            self._forget()
+            self.error: int = errno.ECONNRESET
+            self.changed()
+            return 0
+        if self._attempt is Attempt.STARTED:
+            self._attempt = Attempt.BROKEN if self.is_closed() else Attempt.REPORTED
+        return StreamSocket.shutdown(self, how)
 
     def released(self) -> None:
         outgoing, was_reset = self.outgoing, self.was_reset

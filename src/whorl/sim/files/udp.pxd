@@ -12,19 +12,26 @@ cdef int AF_INET6
 cdef int EPOLLERR
 cdef int EPOLLIN
 cdef int EPOLLOUT
+cdef int EPOLLHUP
+cdef int EPOLLRDHUP
+cdef int BOTH
+cdef int READING
+cdef int WRITING
 cdef object AGAIN
-cdef int64_t ROOM
+cdef int64_t BUFFER
 cdef Py_ssize_t _ALWAYS_FITS
+cdef Py_ssize_t _LARGEST
+cdef Py_ssize_t _LARGEST_PACKET
 
 
 cdef class DatagramFile(SocketFile):
-    cdef readonly int64_t _waiting_size
+    cdef public int64_t _waiting_size
     cdef public object peer_name
     cdef readonly object waiting
 
     cpdef int readiness(self) except? -1
     @cython.locals(datagram=tuple)
-    cpdef object receive(self)
+    cpdef object receive(self, bint peeks=*)
     cdef bint knows(self, str ip) except -1
     cpdef object read(self, int64_t limit)
     cpdef int64_t write(self, bytes data) except? -65536
@@ -73,9 +80,3 @@ cdef class UdpSocket(DatagramFile):
     cpdef bint takes_from(self, str ip, int port) except -1
     cpdef object released(self)
 
-
-cdef class UnixDatagramSocket(DatagramFile):
-    cdef bint _is_bound
-
-    cpdef int64_t send_to(self, bytes data, object address) except? -65536
-    cpdef object released(self)

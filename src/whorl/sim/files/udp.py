@@ -1,4 +1,4 @@
-"""Datagrams: UDP, and UNIX sockets that keep the bounds of messages (man 7 udp, man 7 unix)."""
+"""Datagrams: UDP, and what all sockets that keep the bounds of messages share (man 7 udp)."""
 
 from __future__ import annotations
 
@@ -9,18 +9,28 @@ from collections import deque
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from whorl.sim.files.file import AF_INET6, AGAIN, EPOLLERR, EPOLLIN, EPOLLOUT
-from whorl.sim.files.sockets import NetMachine, SocketFile
-from whorl.sim.files.unix import is_abstract
+from whorl.sim.files.file import (
+    AF_INET6,
+    AGAIN,
+    BOTH,
+    EPOLLERR,
+    EPOLLHUP,
+    EPOLLIN,
+    EPOLLOUT,
+    EPOLLRDHUP,
+    READING,
+    WRITING,
+)
+from whorl.sim.files.sockets import BUFFER, NetMachine, SocketFile
 from whorl.sim.wire.ports import ANY, is_ipv6, nearest, plain
 from whorl.sim.wire.timeline import Event
 
 if TYPE_CHECKING:
     from whorl.sim.wire.line import Line
 
-#: The largest payload of a UDP datagram, and how many bytes wait in a socket before more are dropped.
-LARGEST = 65_507
-ROOM = 212_992
+#: The largest payload of a UDP datagram, and the largest packet.
+_LARGEST = 65_507
+_LARGEST_PACKET = 65_535
 
 #: The option by which a socket forbids fragments, and its value (man 7 ip); the headers of IPv4 and UDP.
 _MTU_DISCOVER, _ALWAYS_DISCOVER = 10, 2
@@ -42,7 +52,8 @@ class DatagramFile(SocketFile):
 
     def __init__(self, machine: NetMachine, family: int, kind: int, protocol: int) -> None:
         super().__init__(machine, family, kind, protocol)
-        self.waiting: deque[tuple[bytes, Any]] = deque()
+        self.is_whole = True
+        self.waiting: deque[Any] = deque()  # of UDP: each datagram with its sender's address
         self.peer_name: Any = None
         self._waiting_size = 0
 
@@ -50,21 +61,40 @@ class DatagramFile(SocketFile):
         return self.peer_name
 
     def readiness(self) -> int:
-        return EPOLLOUT | (EPOLLIN if self.waiting else 0) | (EPOLLERR if self.error else 0)
+        ready = EPOLLOUT | (EPOLLIN if self.waiting else 0) | (EPOLLERR if self.error else 0)
+        if self.shut & READING:
+            ready |= EPOLLIN | EPOLLRDHUP
+            if self.shut == BOTH:
+                ready |= EPOLLHUP
+        return ready
 
-    def receive(self) -> tuple[bytes, Any] | int:
+    def shutdown(self, how: int) -> int:
+        self.shut |= how + 1
+        self.changed()
+        return 0 if self.peer_name is not None else -errno.ENOTCONN
+
+    def receive(self, peeks: bool = False) -> tuple[bytes, Any] | int:
         """Return the oldest datagram and its sender's address, or the negative error number."""
         if self.error:
             return -self.take_error()
         if not self.waiting:
             return AGAIN
-        datagram = self.waiting.popleft()
+        if peeks:
+            return self.waiting[0]  # type: ignore[no-any-return]
+        datagram: tuple[bytes, Any] = self.waiting.popleft()
         self._waiting_size -= len(datagram[0])
         return datagram
 
     def read(self, limit: int) -> bytes | int:
         received = self.receive()
         return received if isinstance(received, int) else received[0][:limit]
+
+    def peek(self, limit: int) -> bytes | int:
+        received = self.receive(peeks=True)
+        return received if isinstance(received, int) else received[0][:limit]
+
+    def unread(self) -> int:
+        return len(self.waiting[0][0]) if self.waiting else 0
 
     def write(self, data: bytes) -> int:
         return self.send_to(data, None)
@@ -79,7 +109,7 @@ class DatagramFile(SocketFile):
 
     def arrive(self, data: bytes, address: Any) -> None:
         """Take a datagram, or drop it if too many wait."""
-        if self.references <= 0 or self._waiting_size + len(data) > ROOM:
+        if self.references <= 0 or self._waiting_size + len(data) > BUFFER:
             return
         self._waiting_size += len(data)
         self.waiting.append((data, address))
@@ -185,17 +215,21 @@ class UdpSocket(DatagramFile):
         return 0 if self._port else self.bind(self.no_name())
 
     def send_to(self, data: bytes, address: Any) -> int:
-        if self.error:
-            return -self.take_error()
+        if len(data) > _LARGEST_PACKET:
+            return -errno.EMSGSIZE
         if address is None:
             address = self.peer_name
             if address is None:
                 return -errno.EDESTADDRREQ
-        if len(data) > LARGEST:
-            return -errno.EMSGSIZE
         ip, port = address[0], address[1]
         if not port:
             return -errno.EINVAL
+        if len(data) > _LARGEST:
+            return -errno.EMSGSIZE
+        if self.error:
+            return -self.take_error()
+        if self.shut & WRITING:
+            return -errno.EPIPE
         network = self.machine.network
         if self._changes != network.changes:
             self._routes.clear()
@@ -297,58 +331,6 @@ class UdpSocket(DatagramFile):
         if self._port:
             self.machine.udp_ports.unbind(self, self._port)
             self._port = 0
-
-
-class UnixDatagramSocket(DatagramFile):
-    """A UNIX socket for datagrams."""
-
-    __slots__ = ("_is_bound",)
-
-    def __init__(self, machine: NetMachine, kind: int = socket.SOCK_DGRAM) -> None:
-        super().__init__(machine, socket.AF_UNIX, kind, 0)
-        self._is_bound = False
-
-    def bind(self, address: Any) -> int:
-        if self._is_bound:
-            return -errno.EINVAL
-        if address in self.machine.unix_names:
-            return -errno.EADDRINUSE
-        if not is_abstract(address) and (code := self.machine.disk.name_socket(address)):
-            return code
-        self.machine.unix_names[address] = self
-        self.name: Any = address
-        self._is_bound = True
-        return 0
-
-    def connect(self, address: Any) -> int:
-        found = self._at(address)
-        if isinstance(found, int):
-            return found
-        self.peer_name = address
-        return 0
-
-    def _at(self, address: Any) -> UnixDatagramSocket | int:
-        found = self.machine.unix_names.get(address)
-        if found is None:
-            return -errno.ECONNREFUSED if self.machine.disk.exists(address) else -errno.ENOENT
-        return found if isinstance(found, UnixDatagramSocket) else -errno.EPROTOTYPE
-
-    def send_to(self, data: bytes, address: Any) -> int:
-        if address is None:
-            address = self.peer_name
-            if address is None:
-                return -errno.ENOTCONN
-        found = self._at(address)
-        if isinstance(found, int):
-            return found
-        if found._waiting_size + len(data) > ROOM:
-            return -errno.EAGAIN
-        found.arrive(data, self.name or None)
-        return len(data)
-
-    def released(self) -> None:
-        if self._is_bound and self.machine.unix_names.get(self.name) is self:
-            del self.machine.unix_names[self.name]
 
 
 @lru_cache(maxsize=_KNOWN)

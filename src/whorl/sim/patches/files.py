@@ -10,7 +10,6 @@ import os
 from typing import Any
 
 from whorl.sim.errors import RealFile
-from whorl.sim.files.disk_file import DiskFile
 from whorl.sim.patches.current import RUNNING, Replacement, host
 
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -60,7 +59,7 @@ def _checked(answer: Any) -> Any:
 
 
 def _is_simulated(fd: Any) -> bool:
-    return isinstance(fd, int) and isinstance(host().kernel.table.files.get(fd), DiskFile)
+    return isinstance(fd, int) and fd in host().kernel.table.files
 
 
 def _routed(name: str, simulated: Any) -> Replacement:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import io
+import errno
 import os
 import select
+import selectors
 import socket
 from asyncio import base_events
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 from whorl.sim.errors import BlockingSocket, OtherLoop, Unsimulated
 from whorl.sim.files.file import File
 from whorl.sim.patches.current import RUNNING, Replacement, host
+from whorl.sim.patches.descriptors import DESCRIPTORS
 from whorl.sim.process.socket import SimSocket
 
 _plain_new = socket.socket.__new__
@@ -49,11 +51,16 @@ def _raise(answer: Any) -> None:
         raise OSError(-answer, os.strerror(-answer))
 
 
-def _socketpair(*kind: Any, **options: Any) -> Any:
-    pair = host().kernel.socket_pair()
+def _socketpair(
+    family: Any = None,
+    type: int = socket.SOCK_STREAM,  # noqa: A002 (as Python calls it)
+    proto: int = 0,
+) -> Any:
+    is_local = family in (None, socket.AF_UNIX)
+    pair: Any = host().kernel.socket_pair(type & 0xF) if is_local else -errno.EOPNOTSUPP
     _raise(pair)
     for sock in pair:
-        sock.setblocking(True)
+        sock.settimeout(0.0 if type & socket.SOCK_NONBLOCK else socket.getdefaulttimeout())
     return pair
 
 
@@ -125,6 +132,19 @@ class _Poll:
         return found
 
 
+class _PollWithin(_Poll):
+    """The simulated `select.poll` in the place of `select.epoll`, for `selectors.EpollSelector`."""
+
+    def poll(self, timeout: float | None = None, most: int = -1) -> list[tuple[int, int]]:
+        return super().poll(None if timeout is None or timeout < 0 else timeout)
+
+    def close(self) -> None:
+        self._masks.clear()
+
+    def fileno(self) -> int:
+        raise Unsimulated("EpollSelector.fileno was called")
+
+
 def _ready(file: File) -> int:
     return file.readiness()  # the bits of poll are those of epoll
 
@@ -155,102 +175,6 @@ def _other_loop(self: Any) -> None:
     raise OtherLoop(f"a loop of class {type(self).__name__} was made")
 
 
-class SimFile(io.RawIOBase):
-    """A file object over a simulated descriptor, as `os.fdopen` makes one."""
-
-    def __init__(self, fd: int, mode: str) -> None:
-        super().__init__()
-        self._fd = fd
-        self.mode = mode
-
-    def fileno(self) -> int:
-        return self._fd
-
-    def readable(self) -> bool:
-        return "r" in self.mode or "+" in self.mode
-
-    def writable(self) -> bool:
-        return "r" not in self.mode or "+" in self.mode
-
-    def readinto(self, buffer: Any) -> int | None:
-        with memoryview(buffer) as view, view.cast("B") as room:
-            data = _read(self._fd, len(room))
-            room[: len(data)] = data
-            return len(data)
-
-    def write(self, data: Any) -> int:
-        return _write(self._fd, data)
-
-    def close(self) -> None:
-        if not self.closed:
-            super().close()
-            if RUNNING.world is not None:
-                _close(self._fd)
-
-
-_fdopen = os.fdopen
-
-
-def _open_number(fd: int, mode: str = "r", buffering: int = -1, *rest: Any, **options: Any) -> Any:
-    if fd not in host().kernel.table.files:
-        return _fdopen(fd, mode, buffering, *rest, **options)
-    raw = SimFile(fd, mode)
-    if buffering == 0:
-        return raw
-    buffered: Any = io.BufferedReader(raw) if raw.readable() else io.BufferedWriter(raw)
-    return buffered if "b" in mode else io.TextIOWrapper(buffered, *rest, **options)
-
-
-_os_read, _os_write, _os_close, _os_pipe = os.read, os.write, os.close, os.pipe
-_fstat, _set_blocking, _dup = os.fstat, os.set_blocking, os.dup
-
-
-def _read(fd: int, size: int) -> bytes:
-    kernel = host().kernel
-    if fd not in kernel.table.files:
-        return _os_read(fd, size)
-    data = kernel.recv(fd, size)
-    _raise(data)
-    return data  # type: ignore[return-value]
-
-
-def _write(fd: int, data: Any) -> int:
-    kernel = host().kernel
-    if fd not in kernel.table.files:
-        return _os_write(fd, data)
-    sent = kernel.send(fd, data, 0)
-    _raise(None if sent >= 0 else sent)
-    return sent
-
-
-def _close(fd: int) -> None:
-    kernel = host().kernel
-    if fd not in kernel.table.files:
-        _os_close(fd)
-    else:
-        kernel.close(fd)
-
-
-def _pipe() -> tuple[int, int]:
-    ends = host().kernel.pipe()
-    _raise(ends)
-    return ends  # type: ignore[return-value]
-
-
-def _set_mode(fd: int, blocking: bool) -> None:
-    if fd not in host().kernel.table.files:
-        _set_blocking(fd, blocking)
-
-
-def _duplicate(fd: int) -> int:
-    kernel = host().kernel
-    if fd not in kernel.table.files:
-        return _dup(fd)
-    copy = kernel.duplicate(fd)
-    _raise(None if copy >= 0 else copy)
-    return copy
-
-
 SOCKETS: list[Replacement] = [
     (socket, "socketpair", _socketpair),
     (socket, "fromfd", _fromfd),
@@ -262,14 +186,11 @@ SOCKETS: list[Replacement] = [
     (select, "poll", _Poll),
     (select, "select", _select),
     (select, "epoll", _epoll),
-    (os, "read", _read),
-    (os, "write", _write),
-    (os, "close", _close),
-    (os, "pipe", _pipe),
-    (os, "set_blocking", _set_mode),
-    (os, "dup", _duplicate),
-    (os, "fdopen", _open_number),
+    (selectors.PollSelector, "_selector_cls", _Poll),
+    (selectors.SelectSelector, "_select", staticmethod(_select)),
+    (selectors.EpollSelector, "_selector_cls", _PollWithin),
     (base_events.BaseEventLoop, "__init__", _other_loop),
+    *DESCRIPTORS,
 ]
 
 

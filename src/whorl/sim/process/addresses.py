@@ -30,7 +30,8 @@ def numeric(resolver: Resolver, family: int, address: Any, call: str) -> Any:
     if family == socket.AF_UNIX:
         if not isinstance(address, (str, bytes)):
             raise TypeError(f"a bytes-like object is required, not {type(address).__name__!r}")
-        return os.fsdecode(address)
+        path = os.fsdecode(address)
+        return os.fsencode(path) if path.startswith("\0") else path  # as Python shows them
     most, form = _FORMS[socket.AddressFamily(family)]
     if not isinstance(address, tuple):
         name = socket.AddressFamily(family).name

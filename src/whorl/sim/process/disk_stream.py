@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from typing import TYPE_CHECKING, Any
 
 from whorl.aio.files.open_mode import parse
@@ -18,4 +20,7 @@ def open_file(kernel: Kernel, path: str, mode: str) -> Any:
     fd = kernel.open_file(path, parsed.flags, 0o666)
     if fd < 0:
         raise OSError(-fd, os.strerror(-fd), path)
+    if stat.S_ISDIR(kernel.status_of(fd).st_mode):
+        kernel.close(fd)
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
     return make_stack(kernel, fd, parsed, path)

@@ -268,7 +268,8 @@ class DiskCalls(Kernel):
             return -errno.EBADF
         if isinstance(file, DiskFile):
             return file.inode.status()
-        return os.stat_result((file.kind | 0o777, fd, 1, 1, 0, 0, 0, 0, 0, 0))
+        mode = file.kind | (0o777 if stat.S_ISSOCK(file.kind) else 0o600)
+        return os.stat_result((mode, fd, 1, 1, 0, 0, 0, 0, 0, 0))
 
     def resize(self, fd: int, size: int) -> int:
         file = self._opened(fd)

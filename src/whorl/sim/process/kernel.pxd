@@ -59,7 +59,7 @@ cdef class SimKernel(DiskCalls):
     cpdef Py_ssize_t write(self, int fd, object data, Py_ssize_t offset) except? -65536
     cpdef Py_ssize_t write_many(self, int fd, list chunks, Py_ssize_t first, Py_ssize_t offset) except? -65536
     cpdef int close(self, int fd) except? -65536
-    cpdef object receive_datagram(self, int fd, DatagramFile file)
+    cpdef object receive_datagram(self, int fd, DatagramFile file, bint peeks=*)
     cpdef int64_t send_datagram_to(self, int fd, DatagramFile file, bytes data, object address) except? -65536
     @cython.locals(received=Py_ssize_t, code=int)
     cpdef Py_ssize_t recv_datagrams(self, DatagramSocket sock, list into, Py_ssize_t limit) except? -65536

@@ -19,7 +19,7 @@ from whorl.sim.files.file import AGAIN, FIRST_FD, Counter, DescriptorTable, File
 from whorl.sim.files.pipes import pipe
 from whorl.sim.files.sockets import SocketFile
 from whorl.sim.files.tcp import TcpSocket
-from whorl.sim.files.udp import DatagramFile, UdpSocket, UnixDatagramSocket
+from whorl.sim.files.udp import DatagramFile, UdpSocket
 from whorl.sim.files.unix import UnixSocket, socket_pair
 from whorl.sim.process.children import PidFile
 from whorl.sim.process.digest import Digest
@@ -145,9 +145,20 @@ class SimKernel(DiskCalls):
         return len(found)
 
     def _in_some_order(self, found: list[Watch]) -> list[Watch]:
-        """Return events in the order that the seed decides."""
+        """Return events in the order that the seed decides; those of the host itself keep theirs.
+
+        Packets of a network may come in another order. Pipes, UNIX sockets and the like become ready in the
+        order in which they are written to (man 7 epoll).
+        """
+        near = [watch for watch in found if not isinstance(watch.file, (TcpSocket, UdpSocket))]
+        if len(near) == len(found):
+            return found
         keys = [watch.fd for watch in found]
-        return [found[place] for place in self.host.decisions.order(self._poll_stream, keys)]
+        order = [found[place] for place in self.host.decisions.order(self._poll_stream, keys)]
+        if len(near) > 1:
+            rest = iter(near)
+            order = [each if isinstance(each.file, (TcpSocket, UdpSocket)) else next(rest) for each in order]
+        return order
 
     def eventfd(self) -> int:
         return self.table.add(Counter(self.host))
@@ -177,7 +188,7 @@ class SimKernel(DiskCalls):
             return -errno.EBADF
         if self._refuses and isinstance(file, SocketFile) and self._is_refused(file):
             data: bytes | int = -errno.EAGAIN
-        elif self._shortens and not isinstance(file, (DatagramFile, DiskFile)):
+        elif self._shortens and not file.is_whole:
             waiting = file.readiness() & 1
             data = file.read(self._cut(file, min(limit, 4096)) if waiting else limit)
             if waiting and file.readiness() & 1:
@@ -211,7 +222,7 @@ class SimKernel(DiskCalls):
             sent = -errno.EAGAIN
         else:
             part = len(content)
-            if self._shortens and not isinstance(file, (DatagramFile, Counter, DiskFile)):
+            if self._shortens and not file.is_whole:
                 part = self._cut(file, part)
             sent = file.write(content if part == len(content) else content[:part])
             if 0 <= sent < len(content) and sent == part:
@@ -270,10 +281,8 @@ class SimKernel(DiskCalls):
             if plain_kind == socket.SOCK_DGRAM:
                 return UdpSocket(host, family, plain_kind, protocol)
         elif family == socket.AF_UNIX:
-            if plain_kind in (socket.SOCK_STREAM, socket.SOCK_SEQPACKET):
+            if plain_kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_SEQPACKET):
                 return UnixSocket(host, plain_kind)
-            if plain_kind == socket.SOCK_DGRAM:
-                return UnixDatagramSocket(host)
         return -errno.EAFNOSUPPORT
 
     def socket_for(self, file: SocketFile) -> SimSocket | int:
@@ -302,9 +311,9 @@ class SimKernel(DiskCalls):
             return -errno.EBADF if file is None else -errno.ENOTSOCK
         return SimSocket.of(self, file, fd, timeout=0.0)
 
-    def socket_pair(self) -> Any:
+    def socket_pair(self, kind: int = socket.SOCK_STREAM) -> Any:
         made: list[SimSocket] = []
-        for file in socket_pair(self.host):
+        for file in socket_pair(self.host, kind):
             sock = self.socket_for(file)
             if isinstance(sock, int):
                 for other in made:
@@ -319,12 +328,12 @@ class SimKernel(DiskCalls):
     def receives_many(self) -> bool:
         return False
 
-    def receive_datagram(self, fd: int, file: DatagramFile) -> tuple[bytes, Any] | int:
-        """Return a datagram and its sender's address."""
+    def receive_datagram(self, fd: int, file: DatagramFile, peeks: bool = False) -> tuple[bytes, Any] | int:
+        """Return a datagram and its sender's address; `peeks`: and leave it."""
         if self._refuses and file.waiting and self._is_refused(file):
             received: tuple[bytes, Any] | int = -errno.EAGAIN
         else:
-            received = file.receive()
+            received = file.receive(peeks)
         self._add_call("recvfrom", (fd, received))
         return received
 
@@ -419,7 +428,11 @@ class SimKernel(DiskCalls):
         return -errno.EBADF if file is None else self.table.add(file, max(lowest, FIRST_FD))
 
     def set_blocking(self, fd: int, blocking: bool) -> int:
-        return 0 if self._file(fd) is not None else -errno.EBADF
+        file = self._file(fd)
+        if file is None:
+            return -errno.EBADF
+        file.flags = file.flags & ~os.O_NONBLOCK | (0 if blocking else os.O_NONBLOCK)
+        return 0
 
     def file_flags(self, fd: int) -> int:
         file = self._file(fd)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from whorl.sim.errors import BlockingSocket, Unsimulated
 from whorl.sim.files.file import unreferenced
-from whorl.sim.files.sockets import SocketFile, StreamSocket
+from whorl.sim.files.sockets import SocketFile
 from whorl.sim.files.udp import DatagramFile
 from whorl.sim.process.addresses import numeric
 
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from whorl.sim.process.owner import KernelOfSockets
-
-_FIRST, _PEEK = socket.SOCK_STREAM, socket.MSG_PEEK
 
 
 def checked(result: int) -> int:
@@ -90,6 +88,7 @@ class SimSocket(socket.socket):
 
     def settimeout(self, value: float | None) -> None:
         self._timeout = value
+        self._file.flags = self._file.flags & ~os.O_NONBLOCK | (0 if value is None else os.O_NONBLOCK)
         self._kernel.table.changes += 1
 
     def gettimeout(self) -> float | None:
@@ -99,13 +98,13 @@ class SimSocket(socket.socket):
         return self._timeout != 0.0
 
     def _wait(self, call: str) -> None:
-        if self._timeout != 0.0:
+        if self._timeout or not self._file.flags & os.O_NONBLOCK:
             raise BlockingSocket(f"socket.{call} would wait")
 
-    def _result(self, call: str, result: Any) -> Any:
+    def _result(self, call: str, result: Any, flags: int = 0) -> Any:
         """Return the result of a call, or raise its error."""
         if isinstance(result, int) and result < 0:
-            if result == -errno.EAGAIN:
+            if result == -errno.EAGAIN and not flags & socket.MSG_DONTWAIT:
                 self._wait(call)
             raise OSError(-result, os.strerror(-result))
         return result
@@ -131,9 +130,9 @@ class SimSocket(socket.socket):
 
     def getsockopt(self, level: int, option: int, size: int = 0) -> Any:
         value = self._open().option(level, option)
-        if size and isinstance(value, int):
-            return value.to_bytes(4, "little")[:size]
-        return int.from_bytes(value[:4], "little") if not size and isinstance(value, bytes) else value
+        if size:
+            return (value.to_bytes(4, "little") if isinstance(value, int) else value)[:size]
+        return int.from_bytes(value[:4], "little") if isinstance(value, bytes) else value
 
     def bind(self, address: Any) -> None:
         file = self._open()
@@ -178,7 +177,7 @@ class SimSocket(socket.socket):
             raise OSError(code, os.strerror(code))
 
     def connect_ex(self, address: Any) -> int:
-        return self._connect(address, "connect_ex")
+        return self._connect(address, "connect_ex") if self._fd >= 0 else errno.EBADF
 
     def _connect(self, address: Any, call: str) -> int:
         file = self._open()
@@ -194,44 +193,49 @@ class SimSocket(socket.socket):
 
     # Data.
 
-    def recv(self, size: int, flags: int = 0) -> bytes:
+    def _receive(self, call: str, size: int, flags: int) -> tuple[bytes, Any, int]:
+        """Return what a call receives, its sender's address, and MSG_TRUNC if a message was longer."""
         file = self._open()
-        if flags & _PEEK and isinstance(file, StreamSocket):
-            result = file.peek(size)
-        else:
-            result = self._kernel.recv(self._fd, size)
-        return self._result("recv", result)  # type: ignore[no-any-return]
+        if flags & socket.MSG_OOB:
+            raise Unsimulated(f"socket.{call} was called with MSG_OOB")
+        if not file.is_whole:
+            peeks = flags & socket.MSG_PEEK
+            data = self._result(call, file.peek(size) if peeks else self._kernel.recv(self._fd, size), flags)
+            return data, file.name_of_sender(), 0
+        assert isinstance(file, DatagramFile)
+        received = self._kernel.receive_datagram(self._fd, file, bool(flags & socket.MSG_PEEK))
+        message, address = self._result(call, received, flags)
+        data = message[:size]
+        if flags & socket.MSG_TRUNC:  # The result has the length of the whole message.
+            data += bytes(len(message) - len(data))
+        return data, address, int(socket.MSG_TRUNC) if len(message) > size else 0
+
+    def recv(self, size: int, flags: int = 0) -> bytes:
+        # As Python does, make no call for no bytes.
+        return self._receive("recv", size, flags)[0] if size else b""
 
     def recv_into(self, buffer: Any, nbytes: int = 0, flags: int = 0) -> int:
+        return self.recvfrom_into(buffer, nbytes, flags)[0]
+
+    def recvfrom(self, size: int, flags: int = 0) -> tuple[bytes, Any]:
+        return self._receive("recvfrom", size, flags)[:2]
+
+    def recvfrom_into(self, buffer: Any, nbytes: int = 0, flags: int = 0) -> tuple[int, Any]:
         with memoryview(buffer) as view, view.cast("B") as room:
-            data = self.recv(min(nbytes, len(room)) if nbytes else len(room), flags)
-            room[: len(data)] = data
-            return len(data)
+            data, address, _ = self._receive("recv_into", min(nbytes or len(room), len(room)), flags)
+            part = data[: len(room)]
+            room[: len(part)] = part
+            return len(data), address
 
     def send(self, data: Any, flags: int = 0) -> int:
         self._open()
-        return int(self._result("send", self._kernel.send(self._fd, data, 0)))
+        return int(self._result("send", self._kernel.send(self._fd, data, 0), flags))
 
     def sendall(self, data: Any, flags: int = 0) -> None:
         with memoryview(data) as view, view.cast("B") as rest:
             done = 0
             while done < len(rest):
                 done += self.send(bytes(rest[done:]))
-
-    def recvfrom(self, size: int, flags: int = 0) -> tuple[bytes, Any]:
-        file = self._open()
-        if not isinstance(file, DatagramFile):
-            return self.recv(size, flags), None
-        received = self._kernel.receive_datagram(self._fd, file)
-        if isinstance(received, int):
-            return self._result("recvfrom", received)  # type: ignore[no-any-return]
-        return received[0][:size], received[1]
-
-    def recvfrom_into(self, buffer: Any, nbytes: int = 0, flags: int = 0) -> tuple[int, Any]:
-        with memoryview(buffer) as view, view.cast("B") as room:
-            data, address = self.recvfrom(min(nbytes, len(room)) if nbytes else len(room), flags)
-            room[: len(data)] = data
-            return len(data), address
 
     def sendto(self, data: Any, *flags_and_address: Any) -> int:
         return self._send_to(data, flags_and_address[-1] if flags_and_address else None, "sendto")
@@ -247,50 +251,35 @@ class SimSocket(socket.socket):
     def sendmsg(self, buffers: Iterable[Any], ancdata: Any = (), flags: int = 0, address: Any = None) -> int:
         file = self._open()
         data = b"".join(memoryview(buffer).tobytes() for buffer in buffers)
-        if isinstance(file, DatagramFile) and address is not None:
-            return self._send_to(data, address, "sendmsg")
-        carried: list[int] = []
+        handed: list[int] = []
         for level, kind, content in ancdata:
             if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
-                carried += array.array("i", bytes(memoryview(content)))
-        if not carried:
-            return self.send(data)
-        files = [self._kernel.table.files.get(fd) for fd in carried]
-        if None in files or not isinstance(file, StreamSocket) or file.outgoing is None:
-            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
-        outgoing = file.outgoing
-        place = outgoing.taken + len(outgoing.arrived)
-        sent = self.send(data)
-        for each in files:
-            each.references += 1  # type: ignore[union-attr]
-        outgoing.rights.append((place, files))  # type: ignore[arg-type]
-        return sent
+                handed += array.array("i", bytes(memoryview(content)))
+        if handed:
+            found = map(self._kernel.table.files.get, handed)
+            files = [each for each in found if each is not None]
+            checked(file.hand(files) if len(files) == len(handed) else -errno.EBADF)
+        try:
+            return self._send_to(data, address, "sendmsg") if address is not None else self.send(data, flags)
+        finally:
+            if handed:
+                file.hand([])
 
     def recvmsg(self, bufsize: int, ancbufsize: int = 0, flags: int = 0) -> Any:
-        file = self._open()
         if flags & socket.MSG_ERRQUEUE:
             raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
-        if not isinstance(file, StreamSocket):
-            data, address = self.recvfrom(bufsize)
-            return data, [], 0, address
-        incoming = file.incoming
-        rights = incoming.rights if incoming is not None else ()
-        carried = rights[0] if rights and incoming is not None and rights[0][0] <= incoming.taken else None
-        if len(rights) > bool(carried) and incoming is not None:
-            bufsize = min(bufsize, max(1, rights[bool(carried)][0] - incoming.taken))
-        data = self.recv(bufsize)
-        fds, flags = array.array("i"), 0
-        if carried is not None and incoming is not None:
-            incoming.rights.popleft()
-            for each in carried[1]:
-                fd = self._kernel.table.add(each)
-                unreferenced(each)
-                if fd < 0:
-                    flags = socket.MSG_CTRUNC
-                else:
-                    fds.append(fd)
+        data, address, seen = self._receive("recvmsg", bufsize, flags)
+        fds = array.array("i")
+        room = max(0, ancbufsize - socket.CMSG_LEN(0)) // fds.itemsize
+        for file in self._file.take_carried():
+            fd = self._kernel.table.add(file) if len(fds) < room else -errno.EMFILE
+            unreferenced(file)
+            if fd < 0:
+                seen |= int(socket.MSG_CTRUNC)
+            else:
+                fds.append(fd)
         messages = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds.tobytes())] if fds else []
-        return data, messages, flags, None
+        return data, messages, seen, address
 
     def recvmsg_into(self, buffers: Iterable[Any], ancbufsize: int = 0, flags: int = 0) -> Any:
         (buffer,) = buffers
@@ -326,10 +315,13 @@ class SimSocket(socket.socket):
             self._real_close()
 
     def get_inheritable(self) -> bool:
-        return False
+        self._open()
+        return self._fd in self._kernel.table.inherited
 
     def set_inheritable(self, inheritable: bool) -> None:
-        """Do nothing: there are no children to inherit a descriptor."""
+        self._open()
+        inherited = self._kernel.table.inherited
+        (inherited.add if inheritable else inherited.discard)(self._fd)
 
     def ioctl(self, control: Any, option: Any) -> None:
         raise Unsimulated("socket.ioctl")

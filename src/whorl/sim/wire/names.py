@@ -8,10 +8,16 @@ from typing import Any
 
 from whorl.sim.wire.ports import is_ipv6, plain
 
+_NO_SERVICE = (socket.EAI_SERVICE, "Servname not supported for ai_socktype")
 _NOT_FOUND = (socket.EAI_NONAME, "Name or service not known")
 _SERVICES = {"http": 80, "https": 443, "ftp": 21, "ssh": 22, "smtp": 25, "domain": 53}
-_KINDS = ((socket.SOCK_STREAM, socket.IPPROTO_TCP), (socket.SOCK_DGRAM, socket.IPPROTO_UDP))
-
+_SERVICE_NAMES = {port: name for name, port in _SERVICES.items()}
+_WITH_DATAGRAMS = {"https", "domain"}  # the others are services of TCP alone
+_KINDS = (
+    (socket.SOCK_STREAM, socket.IPPROTO_TCP),
+    (socket.SOCK_DGRAM, socket.IPPROTO_UDP),
+    (socket.SOCK_RAW, socket.IPPROTO_IP),
+)
 
 #: So many texts are kept with the family that they name.
 _KNOWN = 1024
@@ -53,7 +59,9 @@ class Names:
         self, host: Any, port: Any, family: int = 0, kind: int = 0, protocol: int = 0, flags: int = 0
     ) -> list[tuple[Any, ...]]:
         """Return what `socket.getaddrinfo` returns. Raises socket.gaierror as that does."""
-        number = self._port(port)
+        number, kinds = _service(port)
+        if kind and kind not in [each for each, _ in kinds[:2]]:
+            raise socket.gaierror(*_NO_SERVICE)
         if isinstance(host, bytes):
             host = host.decode("idna")
         if not host:
@@ -73,7 +81,7 @@ class Names:
             if family not in (0, ip_family):
                 continue
             address = (ip, number, 0, 0) if ip_family == socket.AF_INET6 else (ip, number)
-            for each_kind, each_protocol in _KINDS:
+            for each_kind, each_protocol in kinds:
                 if kind in (0, each_kind) and protocol in (0, each_protocol):
                     name = (host or "") if flags & socket.AI_CANONNAME and not answers else ""
                     answers.append((ip_family, each_kind, each_protocol, name, address))
@@ -83,20 +91,23 @@ class Names:
             raise socket.gaierror(*_NOT_FOUND)
         return answers
 
-    def _port(self, port: Any) -> int:
-        if port is None:
-            return 0
-        text = port.decode() if isinstance(port, bytes) else port
-        if isinstance(text, str):
-            if text.isdecimal():
-                return int(text)
-            if text in _SERVICES:
-                return _SERVICES[text]
-            raise socket.gaierror(socket.EAI_SERVICE, "Servname not supported for ai_socktype")
-        return int(text)
-
     def getnameinfo(self, address: Any, flags: int = 0) -> tuple[str, str]:
         """Return the name and the service of an address, as `socket.getnameinfo` does."""
         ip, port = address[0], address[1]
         name = next((name for name, found in self._addresses.items() if ip in found), ip)
-        return (ip if flags & socket.NI_NUMERICHOST else name), str(port)
+        service = "" if flags & socket.NI_NUMERICSERV else _SERVICE_NAMES.get(port, "")
+        if flags & socket.NI_DGRAM and service not in _WITH_DATAGRAMS:
+            service = ""
+        return (ip if flags & socket.NI_NUMERICHOST else name), service or str(port)
+
+
+def _service(port: Any) -> tuple[int, tuple[tuple[int, int], ...]]:
+    """Return the port of a service, and the kinds of sockets that it has with their protocols."""
+    text = port.decode() if isinstance(port, bytes) else port
+    if not isinstance(text, str):
+        return int(text or 0), _KINDS
+    if text.isdecimal():
+        return int(text), _KINDS
+    if text not in _SERVICES:
+        raise socket.gaierror(*_NO_SERVICE)
+    return _SERVICES[text], _KINDS[: 2 if text in _WITH_DATAGRAMS else 1]
