@@ -23,7 +23,7 @@ def caller() -> str:
 
 
 def maker() -> str:
-    """Return what `caller` returns; nothing if the loop itself, and no line of the program, makes something."""
+    """Return what `caller` returns; nothing if the loop itself does something, and no line of the program."""
     return _line_of_program(_RUNNER)
 
 
