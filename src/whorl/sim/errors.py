@@ -12,17 +12,32 @@ from typing import ClassVar
 #: The files whose frames are not the caller's: the simulator, the loop, asyncio and the standard library.
 _OWN = ("/whorl/", "/asyncio/", "/concurrent/futures/", "/threading.py", "/subprocess.py", "/socket.py")
 
+#: The file that runs worlds, whose frames are below those of the program, and the name of no file.
+_RUNNER = "/whorl/sim/running/run.py"
+_NO_FILE = "\0"
+
 
 def caller() -> str:
     """Return the line of the program that is being run, as "file:line in function"."""
+    return _line_of_program(_NO_FILE) or "an unknown line"
+
+
+def maker() -> str:
+    """Return what `caller` returns; nothing if the loop itself does something, and no line of the program."""
+    return _line_of_program(_RUNNER)
+
+
+def _line_of_program(outside: str) -> str:
+    """Return the innermost line of the program, inside of the file whose name ends so."""
     frame: FrameType | None = sys._getframe(1)
-    first = frame
     while frame is not None:
         name = frame.f_code.co_filename
+        if name.endswith(outside):
+            return ""
         if not any(part in name for part in _OWN) and not name.startswith("<"):
             return f"{name}:{frame.f_lineno} in {frame.f_code.co_name}"
         frame = frame.f_back
-    return f"{first.f_code.co_filename}:{first.f_lineno}" if first is not None else "an unknown line"
+    return ""
 
 
 class Unsimulated(RuntimeError):

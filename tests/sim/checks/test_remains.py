@@ -59,6 +59,9 @@ async def swallows() -> None:
 
 def test_connection_that_was_not_closed_is_found() -> None:
     (text,) = _findings(leaves_a_connection)
+    line = leaves_a_connection.__code__.co_firstlineno + 3
+    assert f"connected to ('10.0.0.1', 80), made at {__file__}:{line} in leaves_a_connection" in text
+    assert text.count("made at") == 1  # The server's side is made by the loop.
     assert text.startswith("leak: descriptors were not closed: ")
     assert "a socket at ('10.0.0.1', 80), connected to" in text
     assert "connected to ('10.0.0.1', 80)" in text
@@ -101,7 +104,10 @@ def test_socket_that_was_collected_is_found() -> None:
         socket.socket()
         await asyncio.sleep(1)
 
-    assert "<SimSocket fd=" in _findings(main)[0]
+    (text,) = _findings(main)
+    line = main.__code__.co_firstlineno + 1
+    assert "<SimSocket fd=" in text
+    assert f"test_remains.py:{line} in main" in text
 
 
 def test_pipe_of_a_child_that_nobody_waits_for_is_found() -> None:

@@ -120,7 +120,15 @@ class Decisions:
     """All streams of one run. `taken` is what was decided, without the zeros: the tape of the run."""
 
     __slots__ = (
-        *("_streams", "asked", "clock", "moments", "schedule", "seed", "taken", "tape", "thinned"),
+        "_streams",
+        "asked",
+        "clock",
+        "moments",
+        "schedule",
+        "seed",
+        "taken",
+        "tape",
+        "thinned",
         "variant",
     )
 

@@ -9,7 +9,7 @@ from whorl.sim.wire.timeline import SECOND
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from whorl.sim.files.file import DescriptorTable, File
 
@@ -30,10 +30,15 @@ def being_left(table: DescriptorTable, transports: Any, now: int) -> set[int]:
     return left
 
 
-def open_descriptors(table: DescriptorTable, known: Iterable[int], transports: Any) -> list[str]:
-    """Return a text for each descriptor that is open, is not known, and is not being closed."""
+def open_descriptors(
+    table: DescriptorTable, known: Iterable[int], transports: Any, made_at: Mapping[int, str]
+) -> list[str]:
+    """Return a text for each descriptor that is open, is not known, and is not being closed.
+
+    `made_at` has the lines that made sockets, by descriptor.
+    """
     return [
-        f"{fd}, {_shown(file)}"
+        f"{fd}, {_shown(file, made_at.get(fd))}"
         for fd, file in sorted(table.files.items())
         if fd not in known and not _is_closing(transports.get(fd))
     ]
@@ -46,11 +51,12 @@ def _is_closing(transport: Any) -> bool:
     return transport.is_closing() or bool(getattr(transport.get_protocol(), "_closing", False))
 
 
-def _shown(file: File) -> str:
+def _shown(file: File, line: str | None) -> str:
     if not isinstance(file, SocketFile):
         return f"a {type(file).__name__}"
     peer = file.peer()
-    return f"a socket at {file.name!r}" + (f", connected to {peer!r}" if peer else "")
+    text = f"a socket at {file.name!r}" + (f", connected to {peer!r}" if peer else "")
+    return f"{text}, made at {line}" if line else text
 
 
 def swallowed_cancellations(tasks: Iterable[asyncio.Task[Any]]) -> list[str]:

@@ -65,6 +65,7 @@ class ProcessHost(NetMachine, Protocol):
     is_dead: bool
     pending_signals: list[int]
     own_descriptors: frozenset[int]  # of its loop
+    made_at: dict[int, str]  # the lines of the program that made sockets, by descriptor
 
     @property
     def world(self) -> Surroundings: ...

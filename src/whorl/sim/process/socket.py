@@ -12,7 +12,7 @@ import os
 import socket
 from typing import TYPE_CHECKING, Any
 
-from whorl.sim.errors import BlockingSocket, Unsimulated
+from whorl.sim.errors import BlockingSocket, Unsimulated, maker
 from whorl.sim.files.file import unreferenced
 from whorl.sim.files.sockets import SocketFile
 from whorl.sim.files.udp import DatagramFile
@@ -52,6 +52,7 @@ class SimSocket(socket.socket):
         made._kernel, made._file, made._fd, made._timeout = kernel, file, fd, timeout
         made._io_refs = 0  # type: ignore[attr-defined]
         made._closed = False
+        kernel.host.made_at[fd] = maker()
         return made
 
     # What it is.

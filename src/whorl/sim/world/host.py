@@ -120,6 +120,7 @@ class Host(HostTurns):
         self._random: random.Random | None = None  # of this life, once it is asked for
         self.pending_signals: list[int] = []
         self.own_descriptors: frozenset[int] = frozenset()  # of the loop
+        self.made_at: dict[int, str] = {}  # the lines of the program that made sockets, by descriptor
         self.main_task: asyncio.Task[Any] | None = None
         self.kernel: SimKernel = SimKernel(self, self._max_files, world.digest, world.faults)
         self.process: SimProcess = SimProcess(self)
@@ -351,7 +352,8 @@ class Host(HostTurns):
 
     def lost_socket(self, sock: Any) -> None:
         """Note a socket that was not closed."""
-        self.world.lost_sockets.append(repr(sock))
+        line = self.made_at.get(sock.fileno())
+        self.world.lost_sockets.append(f"{sock!r}, made at {line}" if line else repr(sock))
 
     def close(self) -> None:
         """Close the loops of all lives; the world has ended."""

@@ -357,7 +357,7 @@ class World(Turns, Conditions):
         if self.findings:
             return  # A program that fails cannot tidy.
         host = self.main
-        left = open_descriptors(host.kernel.table, self._expected, host.loop._transports)
+        left = open_descriptors(host.kernel.table, self._expected, host.loop._transports, host.made_at)
         if remains := [*self.lost_sockets, *left]:
             text = f"descriptors were not closed: {_listed(remains)}"
             if "leaks" in self.allowed:
