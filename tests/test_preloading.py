@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 from tests.aio.tls_contexts import CERTIFICATE
+from tests.children import bare_environment
 from tests.source_trees import all_sources
 
 LOADED = ("whorl.core", "whorl.handles", "whorl.aio", "whorl.fs")
@@ -279,7 +279,7 @@ print(late)
 def test_a_program_imports_nothing_after_preload(tmp_path: Path) -> None:
     answer = subprocess.run(
         [sys.executable, "-c", PROGRAM, CERTIFICATE, tmp_path],
-        env={"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PATH": ""},
+        env=bare_environment(),
         capture_output=True,
         text=True,
         timeout=60,

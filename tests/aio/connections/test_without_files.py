@@ -12,6 +12,7 @@ import pytest
 
 import whorl
 from tests.aio.tls_contexts import CERTIFICATE
+from tests.children import bare_environment
 
 pytestmark = pytest.mark.usefixtures("no_hang")
 
@@ -255,7 +256,7 @@ def run_without_files(way: str, folder: Path, factory: str) -> str:
     copy = shutil.copytree(Path(whorl.__file__).parent, hidden / "whorl")
     answer = subprocess.run(
         [sys.executable, "-c", PROGRAM, way, hidden, CERTIFICATE, factory],
-        env={"PYTHONPATH": str(copy.parent), "PATH": "", "PYTHONDONTWRITEBYTECODE": "1"},
+        env=bare_environment(PYTHONPATH=str(copy.parent), PYTHONDONTWRITEBYTECODE="1"),
         cwd=folder,
         capture_output=True,
         text=True,
