@@ -11,8 +11,8 @@ Some facts about epoll:
 
 So each event carries the generation of the watch beside the descriptor, and the poller drops events of
 another generation. If the kernel then refuses to end such a stale watch, the poller builds the whole set
-anew. No other way removes it. A host that waits for this loop watches an *outer* epoll (`fileno`). It holds the
-set, and stays the same when the set is built anew.
+anew. No other way removes it. A host that waits for this loop watches an *outer* epoll (`fileno`). It holds
+the set, and stays the same when the set is built anew.
 
 To add a descriptor and to remove it take five times as long as to change its watch. So `remove_later` leaves
 the kernel's watch as it is, for one descriptor at a time, until the loop sleeps. If the descriptor is added
