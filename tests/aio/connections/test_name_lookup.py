@@ -7,12 +7,14 @@ import concurrent.futures
 import shutil
 import socket
 import subprocess
+import sysconfig
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import whorl
+from build_tools.sources import SOURCES
 from tests.aio.programs import run_program
 
 STREAM = socket.SOCK_STREAM
@@ -324,6 +326,35 @@ gc.collect()
 print(descriptors() < before, threads())
 #: True 1
 """,
+    "threads that hang are counted over all loops": """
+most = min(32, os.cpu_count() + 4)
+run(begin(*["gate"] * 40))
+loop.close()
+for _ in range(20):
+    other = new_loop()
+    other.run_until_complete(begin(*["gate"] * 40))
+    other.close()
+print(threads() == 1 + most)
+os.write(gate, b"x" * most)
+while threads() > 1:
+    os.sched_yield()
+#: True
+""",
+    "threads that hung work for later loops": """
+most = min(32, os.cpu_count() + 4)
+run(begin(*["gate"] * most))
+loop.close()
+other = new_loop()
+async def main():
+    tasks = await begin(*["localhost"] * 40)
+    os.write(gate, b"x" * most)
+    print(set(await asyncio.gather(*tasks)), threads() <= 1 + most)
+other.run_until_complete(main())
+other.close()
+while threads() > 1:
+    os.sched_yield()
+#: {80} True
+""",
     "loops in several threads look names up": """
 def work():
     other = new_loop()
@@ -355,6 +386,87 @@ def slow_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = [compiler, "-shared", "-fPIC", "-o", "slow.so", "slow.c", "-ldl"]
     subprocess.run(command, cwd=folder, check=True)
     return folder / "slow.so"
+
+
+# Without the GIL, a loop may be made while another thread closes the last one. The threads of that one leave
+# late here: they have been woken, and do not run yet.
+HARNESS = r"""
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <sched.h>
+static volatile int are_held;
+static int late_wait(pthread_cond_t *changed, pthread_mutex_t *lock) {
+    int code = pthread_cond_wait(changed, lock);
+    while (are_held) {
+        pthread_mutex_unlock(lock);
+        sched_yield();
+        pthread_mutex_lock(lock);
+    }
+    return code;
+}
+#define pthread_cond_wait late_wait
+#include "whorl/aio/connections/name_lookup.h"
+#include <poll.h>
+#include <stdio.h>
+#include <sys/eventfd.h>
+
+static int is_answered(whorl_name_channel *channel) {
+    struct pollfd counter = {channel->fd, POLLIN, 0};
+    whorl_name_lookup *lookup;
+    int code = whorl_name_ask(channel, 1, "127.0.0.1", 9, "80", 2, 0, 1, 0, 0, 4);
+    if (code != 0 || poll(&counter, 1, 10000) != 1)
+        return 0;
+    lookup = whorl_name_take(channel);
+    whorl_name_free(lookup);
+    return 1;
+}
+
+static void await_count(Py_ssize_t *count, Py_ssize_t value) {
+    Py_ssize_t seen = value + 1;
+    while (seen != value) {
+        sched_yield();
+        pthread_mutex_lock(&whorl_names.lock);
+        seen = *count;
+        pthread_mutex_unlock(&whorl_names.lock);
+    }
+}
+
+static void *close_channel(void *channel) {
+    whorl_name_close(channel);
+    return NULL;
+}
+
+int main(void) {
+    whorl_name_channel *first = whorl_name_open(eventfd(0, 0)), *second;
+    pthread_t closer;
+    int was_answered = is_answered(first);
+    await_count(&whorl_names.waiting, 1);
+    are_held = 1;
+    pthread_create(&closer, NULL, close_channel, first);
+    await_count(&whorl_names.channels, 0);
+    second = whorl_name_open(eventfd(0, 0));
+    printf("%d %d", was_answered, is_answered(second));
+    are_held = 0;
+    pthread_join(closer, NULL);
+    whorl_name_withdraw(second, 0);
+    whorl_name_close(second);
+    printf(" %d\n", (int)whorl_names.running);
+    return 0;
+}
+"""
+
+
+@compiled_only
+@pytest.mark.slow
+def test_a_look_up_that_begins_while_the_last_loop_is_closed_is_answered(tmp_path: Path) -> None:
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("there is no C compiler")
+    (tmp_path / "harness.c").write_text(HARNESS, encoding="utf-8")
+    folders = [f"-I{SOURCES}", f"-I{sysconfig.get_path('include')}"]
+    subprocess.run([compiler, "-pthread", "-o", "harness", *folders, "harness.c"], cwd=tmp_path, check=True)
+    answer = subprocess.run([tmp_path / "harness"], capture_output=True, text=True, timeout=60)
+    assert answer.stdout == "1 1 0\n"
 
 
 @compiled_only

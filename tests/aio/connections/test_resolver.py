@@ -45,6 +45,16 @@ def test_a_wrong_host_is_refused_as_in_asyncio(host: Any) -> None:
     error_as_in_asyncio(resolve)
 
 
+@pytest.mark.parametrize(
+    "question", [("localhost\0.other", 80), (b"localhost\0", 80), ("localhost", "80\0x")]
+)
+async def test_a_name_with_a_zero_byte_is_not_known(loop: whorl.EventLoop, question: Any) -> None:
+    """Python's own function looks up what stands before the byte."""
+    with pytest.raises(socket.gaierror) as raised:
+        await loop.getaddrinfo(*question)
+    assert raised.value.errno == socket.EAI_NONAME
+
+
 async def test_resolution_goes_through_the_socket_module(
     loop: whorl.EventLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:

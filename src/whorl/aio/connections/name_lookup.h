@@ -37,9 +37,9 @@ typedef struct whorl_name_lookup {
 typedef struct whorl_name_thread {
     struct whorl_name_thread *next;
     pthread_t id;
-    int is_asking; /* whether it is in the C library, for any time */
-    int must_leave;
-    int is_joined; /* whether another thread waits for its end, and frees this */
+    int is_asking;  /* whether it is in the C library, for any time */
+    int is_waiting; /* whether it is one of those that wait for a look-up */
+    int must_leave; /* whether another thread waits for its end, and frees this */
 } whorl_name_thread;
 
 static struct {
@@ -100,19 +100,50 @@ static void whorl_name_answered(whorl_name_lookup *lookup) {
     whorl_name_leave_channel(channel);
 }
 
+/* Count whether a thread waits. The caller has the lock. Python does not know such threads. */
+static void whorl_name_count_waiting(whorl_name_thread *thread, int is_waiting) {
+    whorl_names.waiting += is_waiting - thread->is_waiting;
+    thread->is_waiting = is_waiting;
+}
+
+/* Take a thread out of the crew at a place in the list. The caller has the lock. C memory has no owner in
+   Python. */
+static void whorl_name_take_out(whorl_name_thread **place) {
+    whorl_name_thread *thread = *place;
+    *place = thread->next;
+    whorl_names.running--;
+    whorl_name_count_waiting(thread, 0);
+}
+
+/* Let a thread leave the crew and end. The caller has the lock, which is given back. It runs without the
+   GIL. */
+static void whorl_name_leave_crew(whorl_name_thread *self) {
+    whorl_name_thread **place = &whorl_names.threads;
+    int is_joined = self->must_leave;
+    if (!is_joined) {
+        while (*place != self)
+            place = &(*place)->next;
+        whorl_name_take_out(place);
+    }
+    pthread_mutex_unlock(&whorl_names.lock);
+    if (!is_joined) {
+        pthread_detach(pthread_self());
+        free(self);
+    }
+}
+
 /* Look names up, for the life of a thread. It runs without the GIL. */
 static void *whorl_name_work(void *argument) {
     whorl_name_thread *self = argument;
     whorl_name_lookup *lookup;
-    int is_joined;
     pthread_mutex_lock(&whorl_names.lock);
     for (;;) {
-        while (whorl_names.first == NULL && !self->must_leave) {
-            whorl_names.waiting++;
+        while (whorl_names.first == NULL && whorl_names.channels > 0 && !self->must_leave) {
+            whorl_name_count_waiting(self, 1);
             pthread_cond_wait(&whorl_names.changed, &whorl_names.lock);
-            whorl_names.waiting--;
+            whorl_name_count_waiting(self, 0);
         }
-        if (self->must_leave)
+        if (whorl_names.channels == 0 || self->must_leave)
             break;
         lookup = whorl_names.first;
         whorl_names.first = lookup->next;
@@ -127,10 +158,7 @@ static void *whorl_name_work(void *argument) {
         self->is_asking = 0;
         whorl_name_answered(lookup);
     }
-    is_joined = self->is_joined;
-    pthread_mutex_unlock(&whorl_names.lock);
-    if (!is_joined)
-        free(self);
+    whorl_name_leave_crew(self);
     return NULL;
 }
 
@@ -201,22 +229,21 @@ static void whorl_name_withdraw(whorl_name_channel *channel, uint64_t number) {
 }
 
 /* Let the threads end, as no loop needs them, and wait for that: a fork by Python warns of threads. A thread
-   that is in the C library ends when it has its answer. The caller has the lock, and gets it back. Python
-   does not know these threads. */
+   that is in the C library stays in the crew, so that there are never more. When it has its answer it goes
+   on if a loop needs it by then, and ends if not. The caller has the lock, and gets it back. Python does not
+   know these threads. */
 static void whorl_name_end_threads(void) {
-    whorl_name_thread *thread, *next, *ending = NULL;
-    for (thread = whorl_names.threads; thread != NULL; thread = next) {
-        next = thread->next;
+    whorl_name_thread **place = &whorl_names.threads, *thread, *next, *ending = NULL;
+    while ((thread = *place) != NULL) {
+        if (thread->is_asking) {
+            place = &thread->next;
+            continue;
+        }
+        whorl_name_take_out(place);
         thread->must_leave = 1;
-        if (!thread->is_asking) {
-            thread->is_joined = 1;
-            thread->next = ending;
-            ending = thread;
-        } else
-            pthread_detach(thread->id);
+        thread->next = ending;
+        ending = thread;
     }
-    whorl_names.threads = NULL;
-    whorl_names.running = 0;
     pthread_cond_broadcast(&whorl_names.changed);
     pthread_mutex_unlock(&whorl_names.lock);
     for (thread = ending; thread != NULL; thread = next) {
