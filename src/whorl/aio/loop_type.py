@@ -62,6 +62,7 @@ if TYPE_CHECKING:
         _saved_origin_depth: int | None
         _signal_handlers: dict[int, Callback]
         _task_factory: Callable[..., Any] | None
+        _failed_handshakes: int
         _tls_scratch: memoryview | None
         _transports: FdTable
 

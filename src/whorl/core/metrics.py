@@ -31,6 +31,7 @@ class LoopMetrics(NamedTuple):
     connections_opened: int  #: connections that got a transport or a handle
     connections_closed: int  #: those of them that are closed
     errors_reported: int  #: calls of the exception handler
+    handshakes_failed: int  #: TLS handshakes that the loop's side or the peer refused, by an error of TLS's
     handles_by_kind: dict[str, int]  #: open handles and transports, by the name of their class
 
 

@@ -832,12 +832,16 @@ async def test_ssl_makes_a_tls_server(loop: whorl.EventLoop) -> None:
     await end(server)
 
 
-async def test_a_client_that_does_not_speak_tls_costs_only_its_connection(loop: whorl.EventLoop) -> None:
+async def test_a_client_that_does_not_speak_tls_costs_only_its_connection(
+    loop: whorl.EventLoop, reported: list[dict[str, Any]]
+) -> None:
     server = await loop.create_server(Echo, "127.0.0.1", 0, ssl=server_context())
     with await connected(loop, server) as sock:
         with contextlib.suppress(ConnectionError):  # if the server did not wait for all of it
             await loop.sock_sendall(sock, b"GET / HTTP/1.0\r\n\r\n")
             assert b"hello" not in await receive_all(sock)
+    assert [report["exception"].reason for report in reported] == ["HTTP_REQUEST"]
+    reported.clear()
     assert Echo.made == []
     transport, protocol = await loop.create_connection(
         Recorder, *server.sockets[0].getsockname(), ssl=client_context(), server_hostname="localhost"

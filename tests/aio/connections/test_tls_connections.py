@@ -138,8 +138,6 @@ def test_the_calls_are_those_of_asyncio() -> None:
 def test_a_refused_certificate_ends_both_ends_as_in_asyncio() -> None:
     async def scenario(loop: Any) -> Any:
         made: list[Recorder] = []
-        reports: list[str] = []
-        loop.set_exception_handler(lambda loop, context: reports.append(context["message"]))
 
         def factory() -> Recorder:
             made.append(Recorder())
@@ -151,7 +149,7 @@ def test_a_refused_certificate_ends_both_ends_as_in_asyncio() -> None:
             except ssl.SSLError as error:
                 answer = type(error), error.reason
             await turns(20)
-        return answer, [protocol.calls for protocol in made], reports
+        return answer, [protocol.calls for protocol in made]
 
     is_as_in_asyncio(scenario)
 

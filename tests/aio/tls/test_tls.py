@@ -236,11 +236,14 @@ async def test_a_client_without_the_certificate_that_is_asked_for_is_refused(loo
         return_exceptions=True,
     )
     assert isinstance(results[1], ssl.SSLError)
-    # In TLS 1.3 the client is done before the server has looked; as on asyncio it is told by no alert.
-    assert await client.until_lost() is None
-    assert client.calls == ["connection_made", "eof_received", "connection_lost"]
+    # In TLS 1.3 the client is done before the server has looked; the alert comes as data.
+    error: Any = await client.until_lost()
+    assert error.reason == "TLSV13_ALERT_CERTIFICATE_REQUIRED"
+    assert client.calls == ["connection_made", "connection_lost"]
+    assert loop.metrics().handshakes_failed == 1
 
 
+@pytest.mark.exact("an alert is tried once")
 async def test_a_certificate_that_is_not_trusted_is_refused(loop: whorl.EventLoop) -> None:
     ours, theirs = socket_pair("tcp")
     server = Recorder()
@@ -250,8 +253,10 @@ async def test_a_certificate_that_is_not_trusted_is_refused(loop: whorl.EventLoo
         return_exceptions=True,
     )
     assert isinstance(results[0], ssl.SSLCertVerificationError)
-    assert isinstance(results[1], ConnectionResetError)  # not told why, as on asyncio
+    assert isinstance(results[1], ssl.SSLError)
+    assert results[1].reason == "TLSV1_ALERT_UNKNOWN_CA"
     assert server.calls == []
+    assert loop.metrics().handshakes_failed == 2
 
 
 async def test_a_connection_that_is_refused_is_in_no_cycle(
@@ -279,7 +284,7 @@ async def test_a_connection_that_is_refused_is_in_no_cycle(
             )
 
     async def accept() -> None:
-        with contextlib.suppress(ConnectionResetError):
+        with contextlib.suppress(ConnectionResetError, ssl.SSLError):
             await loop.connect_accepted_socket(Recorder, theirs, ssl=server_context())
 
     gc.collect()

@@ -34,6 +34,7 @@ def test_a_new_loop_has_counted_nothing(loop: Loop) -> None:
         connections_opened=0,
         connections_closed=0,
         errors_reported=0,
+        handshakes_failed=0,
         handles_by_kind={},
     )
 

@@ -5,6 +5,11 @@ from __future__ import annotations
 from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
+try:
+    import ssl
+except ImportError:  # A Python may be built without the `ssl` module.
+    ssl = None  # type: ignore[assignment]
+
 from whorl.aio.interop.at_import import logger
 from whorl.aio.transports.tls import TLSProtocol
 
@@ -143,10 +148,15 @@ def connection_failed(
 
 
 def report_failed_connection(loop: Any, error: BaseException, protocol: Any, transport: Any) -> None:
-    """Log in debug mode that a connection failed, which was closed; raise the errors that end the program."""
+    """Log in debug mode that a connection failed, which was closed; raise the errors that end the program.
+
+    Of a refused TLS handshake, an exception handler of the program's hears in any mode. The default one does
+    not, as anybody who looks for open ports could fill the log.
+    """
     if isinstance(error, SystemExit | KeyboardInterrupt):
         raise error
-    if loop._debug:
+    is_refusal = ssl is not None and isinstance(error, ssl.SSLError)
+    if loop._debug or (is_refusal and loop.get_exception_handler() is not None):
         known = {"protocol": protocol, "transport": transport}
         loop.call_exception_handler(
             {

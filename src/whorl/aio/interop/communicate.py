@@ -66,7 +66,7 @@ async def communicate(
 
 async def _feed(process: Any, kept: Communication) -> None:
     data, kept.input = kept.input, None
-    await process._feed_stdin(data)
+    await process._feed_stdin(b"" if data is None else data)  # Until Python 3.12, None is no data.
 
 
 async def _read(process: Any, fd: int, stream: Any, output: list[bytes]) -> None:

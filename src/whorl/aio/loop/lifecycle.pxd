@@ -1,3 +1,5 @@
+from libc.stdint cimport int64_t
+
 from whorl.aio.interop.stock cimport has_stock_loop_methods
 from whorl.core.loop.loop cimport Loop
 
@@ -9,6 +11,7 @@ cdef class Running(Loop):
     cdef public object _default_executor
     cdef public object _exception_handler
     cdef public bint _executor_shutdown_called
+    cdef public int64_t _failed_handshakes
     cdef public object _known_asyncgens
     cdef public object _old_agen_hooks
     cdef public object _own_executor

@@ -95,6 +95,7 @@ class Running(Loop):
         "_default_executor",
         "_exception_handler",
         "_executor_shutdown_called",
+        "_failed_handshakes",
         "_known_asyncgens",
         "_old_agen_hooks",
         "_own_executor",
@@ -130,6 +131,7 @@ class Running(Loop):
         self._saved_origin_depth: int | None = None
         self._transports: FdTable = TransportTable()  # those of sockets
         self._tls_scratch: memoryview | None = None  # the buffer that all TLS connections share
+        self._failed_handshakes = 0  # of TLS, by an error of TLS's
         self._signal_handlers: dict[int, Callback] = {}
         self._children: set[Closeable] = set()  # those that run
         self._guards_posts = exception_handler.GUARDS_POSTS
@@ -318,6 +320,10 @@ class Running(Loop):
         self._debug = bool(enabled)
         if self._thread:
             self.call_soon_threadsafe(track_origins, self, self._debug)
+
+    def _count_failed_handshakes(self) -> int:
+        """Return the number of TLS handshakes that failed."""
+        return self._failed_handshakes
 
     def close(self) -> None:
         """Close the loop and release everything it holds; scheduled callbacks are dropped.

@@ -49,6 +49,7 @@ cdef class TLSLifecycle(TLSEngine):
     cdef object _call_eof_received(self)
     cdef object _forget(self)
     cdef object _force_transport(self, object error)
+    cdef object _send_alert(self)
     cdef object _fatal_error(self, object error, str message=*)
     cdef object _report(self, object error, str message, object transport=*)
 

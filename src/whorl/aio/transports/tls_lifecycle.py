@@ -206,7 +206,7 @@ class TLSLifecycle(TLSEngine):
         except AGAIN:
             self._send_backlog()
         except ssl.SSLError as error:
-            self._handshake_done(error)  # The alert for the peer is not sent, as on asyncio.
+            self._handshake_done(error)
         else:
             self._handshake_done(None)
 
@@ -244,6 +244,8 @@ class TLSLifecycle(TLSEngine):
         self._send_backlog()
 
     def _handshake_failed(self, error: BaseException) -> None:
+        if isinstance(error, ssl.SSLError):
+            self._loop._failed_handshakes += 1
         self._set_state(CLOSED)
         what = " on verifying the certificate" if isinstance(error, ssl.CertificateError) else ""
         self._fatal_error(error, f"SSL handshake failed{what}")
@@ -383,10 +385,21 @@ class TLSLifecycle(TLSEngine):
         else:
             transport.abort()
 
+    def _send_alert(self) -> None:
+        """Send what OpenSSL tells the peer of an error. This is tried once, and never waited for."""
+        if self._transport is None or self._transport.is_closing():
+            return
+        try:
+            self._send_outgoing()
+        except Exception as failure:  # by a transport of the program's, which is ended anyway
+            logger.debug("%r: no alert was sent", self, exc_info=failure)
+
     def _fatal_error(self, error: BaseException, message: str = "Fatal error on transport") -> None:
         transport = self._transport
         if self._state != HANDSHAKE:
             self._set_state(CLOSED)
+        if isinstance(error, ssl.SSLError):
+            self._send_alert()
         self._force_transport(error)
         if isinstance(error, OSError):
             if self._loop.get_debug():

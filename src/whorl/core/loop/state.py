@@ -414,8 +414,13 @@ class LoopState(AbstractLoop):
             connections_opened=totals["connections_opened"],
             connections_closed=totals["connections_closed"],
             errors_reported=totals["errors_reported"],
+            handshakes_failed=self._count_failed_handshakes(),
             handles_by_kind=self._count_kinds(),
         )
+
+    def _count_failed_handshakes(self) -> int:
+        """Return the number of TLS handshakes that failed: the machine knows no TLS."""
+        return 0
 
     def _count_kinds(self) -> dict[str, int]:
         """Return the number of open handles by the name of their class."""
