@@ -191,6 +191,27 @@ def test_a_table_is_sent_while_it_is_made_and_others_are_answered_meanwhile(
     assert is_over.wait(30)  # Nobody is left who wants it.
 
 
+def test_a_sign_of_life_comes_before_the_first_row(
+    served: answers.Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_go_on = threading.Event()
+
+    def slow(loop: Any) -> Iterator[Any]:
+        assert may_go_on.wait(30)
+        yield None
+
+    monkeypatch.setattr(answers.tasks, "rows", slow)
+    loop = whorl.new_event_loop()
+    served._source.open_loops = [loop]
+    with connected(served) as connection, connection.makefile("rb") as lines:
+        connection.sendall(b'{"id":1,"do":"tasks"}\n')
+        assert json.loads(lines.readline()) == {"loop": 0, "rows": []}
+        may_go_on.set()
+        assert json.loads(lines.readline()) == {"loop": 0, "rows": []}
+        assert json.loads(lines.readline()) == {"id": 1, "ok": 1}
+    loop.close()
+
+
 def test_a_client_that_takes_nothing_has_no_table_made(
     served: answers.Answers, monkeypatch: pytest.MonkeyPatch
 ) -> None:

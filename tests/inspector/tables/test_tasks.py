@@ -24,7 +24,7 @@ from whorl.inspector.tables.tasks import (
     tree,
     tree_of,
 )
-from whorl.inspector.tables.waits import TaskWait
+from whorl.inspector.tables.waits import TIMERS_IN_ONE_GO, TaskWait
 
 
 def seen(main: Any) -> tuple[list[TaskFigures], str]:
@@ -292,7 +292,7 @@ def test_task_that_fails_while_it_is_looked_at_is_told_of_by_its_loop(kind: str)
         may_fail = asyncio.Event()
         failing = asyncio.create_task(fail(may_fail))
         await asyncio.sleep(0)
-        found = rows(loop)
+        found = filter(None, rows(loop))
         first = next(found)
         may_fail.set()
         await asyncio.wait([failing])
@@ -315,7 +315,7 @@ def test_tasks_at_the_same_line_that_wait_alike_are_one_group() -> None:
         made = [asyncio.create_task(handle(lock)) for _ in range(5)]
         await asyncio.sleep(0)
         fold = Fold()
-        for row in rows(asyncio.get_running_loop()):
+        for row in filter(None, rows(asyncio.get_running_loop())):
             fold.add(row)
         for task in made:
             task.cancel()
@@ -324,3 +324,15 @@ def test_tasks_at_the_same_line_that_wait_alike_are_one_group() -> None:
     found = whorl.run(main())
     assert found[0] == (4, "handle", "lock")
     assert sorted(found[1:]) == [(1, "handle", "timer"), (1, "main", "")]
+
+
+def test_timers_are_read_in_pieces() -> None:
+    async def main() -> list[bool]:
+        made = [asyncio.create_task(asyncio.sleep(60)) for _ in range(2 * TIMERS_IN_ONE_GO)]
+        await asyncio.sleep(0)
+        kinds = [row is None for row in rows(asyncio.get_running_loop())]
+        for task in made:
+            task.cancel()
+        return kinds
+
+    assert whorl.run(main()) == [True] * 2 + [False] * (2 * TIMERS_IN_ONE_GO + 1)

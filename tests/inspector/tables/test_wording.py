@@ -66,11 +66,14 @@ def test_addresses_are_shown(name: object, text: str | None) -> None:
         (90, "1 min 30 s"),
         (7200, "2 h 0 min"),
         (864000, "10 days"),
-        (-1, "-1.0 s"),
     ],
 )
 def test_durations_are_for_people(seconds: float, text: str) -> None:
     assert wording.duration(seconds) == text
+
+
+def test_what_is_overdue_is_told_as_that() -> None:
+    assert (wording.due_text(1.5), wording.due_text(-1.5)) == ("due in 1.5 s", "overdue by 1.5 s")
 
 
 def test_functions_are_named_behind_what_calls_them() -> None:

@@ -316,6 +316,8 @@ class Client:
                 self._lines = None
             else:
                 made.append(_line(line))
+                if line.get("rows") == []:
+                    break  # It is a sign of life, which must not wait.
         return made
 
     def _begin(self) -> None:
@@ -398,7 +400,7 @@ def _folded(source: Any, request: Request) -> Answer:
         fold = folds.setdefault(line["loop"], tasks.Fold())
         for row in line["rows"]:
             fold.add(row)
-        yield {"loop": line["loop"], "rows": []}  # A sign of life.
+        yield line | {"rows": []}
     for place, fold in folds.items():
         for group in fold.rows():
             yield {"loop": place, "rows": [group]}
@@ -412,9 +414,10 @@ def _handles(source: Any, request: Request) -> Answer:
 def _of_each_loop(source: Any, table: Callable[[Any], Iterator[Any]]) -> Answer:
     loops = _open_loops(source)
     for place, loop in enumerate(loops):
+        yield {"loop": place, "rows": []}  # A sign of life: the first row may take long.
         rows = table(loop)
         while found := read(loop, lambda _, rows=rows: list(itertools.islice(rows, ROWS))):  # type: ignore[misc]
-            yield {"loop": place, "rows": found}
+            yield {"loop": place, "rows": [row for row in found if row is not None]}
     return len(loops)
 
 

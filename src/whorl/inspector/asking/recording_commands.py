@@ -16,6 +16,7 @@ from whorl.inspector.recordings.recording import Recording, read_file
 
 #: How many of the last seconds of a living process a trace has.
 SECONDS_OF_PROCESS = 10.0
+MANY_EVENTS = 500_000
 STATES = {
     "running": "it is running",
     "stopped": "it is stopped",
@@ -37,6 +38,13 @@ def _read(target: str) -> tuple[Recording, str, str]:
     recording = read_file(target)
     state = "it has ended" if recording.state == layout.FINISHED else ""
     return recording, state, os.path.basename(target).removesuffix(".recording")
+
+
+def _announce(recording: Recording) -> None:
+    """Say that a recording is long, to somebody who looks on."""
+    events = recording.events_written - recording.first_event
+    if events >= MANY_EVENTS and sys.stderr.isatty():
+        click.echo(f"{events:,} events: this may take a minute. --seconds takes the last ones only", err=True)
 
 
 def is_recording(path: str) -> bool:
@@ -85,6 +93,7 @@ def report(target: str, output: str | None, seconds: float | None) -> None:
 
     recording, state, name = _read(target)
     path = output or f"{name}.html"
+    _announce(recording)
     text = page.page(recording, state=state, seconds=seconds)
     with _opened(path) as file:
         file.write(text.encode())
@@ -157,6 +166,7 @@ def _trace_program(
 def _write_trace(recording: Recording, path: str, seconds: float | None) -> None:
     from whorl.inspector.recordings import trace as trace_
 
+    _announce(recording)
     with _opened(path) as file:
         events = trace_.write(recording, file, compressed=path.endswith(".gz"), seconds=seconds)
     if path != "-":

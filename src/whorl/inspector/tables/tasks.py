@@ -19,7 +19,7 @@ from typing import Any
 from whorl.core.loop.loop import Loop
 from whorl.inspector.tables import waits
 from whorl.inspector.tables.waits import ATTEMPTS, Tables, TaskWait, chain_of, is_library
-from whorl.inspector.tables.wording import count, duration, field, function_name, shown, task_name
+from whorl.inspector.tables.wording import count, due_text, field, function_name, shown, task_name
 
 #: How long another thread works on a table before it lets the loop run, in seconds, and for how long.
 PIECE = 0.0002
@@ -75,19 +75,23 @@ def tasks(loop: Any) -> list[TaskFigures]:
     breathe = breather(loop)
     found = []
     for row in rows(loop):
-        found.append(row)
+        if row is not None:
+            found.append(row)
         breathe()
     return arranged(found)
 
 
-def rows(loop: Any) -> Iterator[TaskFigures]:
-    """Yield the tasks of a loop as they come; `arranged` puts the table in order when it is whole.
+def rows(loop: Any) -> Iterator[TaskFigures | None]:
+    """Yield the tasks of a loop as they come, and None for other work that took as long.
+
+    `arranged` puts the table in order when it is whole.
 
     Nothing is made for a task that the collector would have to look at: there may be very many.
     """
     left = all_tasks(loop)
     running = id(_current_task(loop))
-    tables = Tables(loop, breather(loop))
+    tables = Tables(loop)
+    yield from tables.read_timers()
     while left:
         task = left.pop()
         figures = _figures(tables, task, id(task) == running)
@@ -373,7 +377,7 @@ def wait_text(figures: TaskFigures) -> str:
         return "" if figures.state == "waiting" else f"is {figures.state}"
     if wait.timeout_in is None:
         return wait.text
-    return f"{wait.text}; timeout in {duration(wait.timeout_in)}"
+    return f"{wait.text}; timeout {due_text(wait.timeout_in, 'in')}"
 
 
 def summary(found: list[TaskFigures]) -> str:

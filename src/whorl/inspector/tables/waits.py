@@ -36,7 +36,7 @@ from whorl.inspector.tables.handles import describe, describe_descriptor, is_tra
 from whorl.inspector.tables.wording import (
     address,
     count,
-    duration,
+    due_text,
     field,
     function_name,
     identity,
@@ -49,6 +49,8 @@ from whorl.inspector.tables.wording import (
 LONGEST_CHAIN = 1000
 #: How often a task is looked at again if it went on meanwhile.
 ATTEMPTS = 3
+#: So many timers take about as long as the row of a task.
+TIMERS_IN_ONE_GO = 50
 
 #: The classes of asyncio's as it ships them, whatever a program puts in their place.
 _PLAIN_TASK: Any = tasks._PyTask  # type: ignore[attr-defined]
@@ -164,17 +166,21 @@ def chain_of(coro: Any) -> tuple[list[Link], Any]:
 class Tables:
     """The loop's tables at one moment: which timer, thread or timeout belongs to which future or task."""
 
-    def __init__(self, loop: Any, breathe: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, loop: Any) -> None:
         self.loop = loop
         self.now_ns: int = now_of(loop)
         self.timers: dict[int, float] = {}  # by future: the seconds until a timer sets it
         self.timeouts: dict[int, float] = {}  # by task: the seconds until its first timeout
-        for timer in _timers(loop):
-            self._note_timer(timer)
-            breathe()
         self.jobs: dict[int, ExecutorJob] = {
             id(job._future): job for job in unfinished_jobs() if job._loop is loop
         }
+
+    def read_timers(self) -> Iterator[None]:
+        """Note the loop's timers, which may be many: some of them before each value that this yields."""
+        for number, timer in enumerate(_timers(self.loop)):
+            self._note_timer(timer)
+            if number % TIMERS_IN_ONE_GO == 0:
+                yield
 
     def _note_timer(self, timer: Any) -> None:
         callback, args = timer._callback, timer._args
@@ -211,7 +217,7 @@ Describer = Callable[[Tables, list[Link], Any], "TaskWait | None"]
 
 def _sleep(tables: Tables, links: list[Link], future: Any) -> TaskWait:
     due = tables.timers.get(id(future))
-    text = "a sleep" if due is None else f"a sleep, due in {duration(due)}"
+    text = "a sleep" if due is None else f"a sleep, {due_text(due)}"
     return TaskWait("timer", text, due_in=due)
 
 
@@ -525,7 +531,7 @@ def describe_future(tables: Tables, future: Any) -> TaskWait:
         return TaskWait("job", f"a thread of an executor: {named}")
     due = tables.timers.get(id(future))
     if due is not None:
-        return TaskWait("timer", f"a timer, due in {duration(due)}", due_in=due)
+        return TaskWait("timer", f"a timer, {due_text(due)}", due_in=due)
     for callback in callbacks_of(future):
         found = _from_callback(tables, callback)
         if found is not None:

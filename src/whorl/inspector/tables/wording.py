@@ -84,8 +84,6 @@ def address(name: object) -> str | None:
 
 def duration(seconds: float) -> str:
     """Return a duration for people."""
-    if seconds < 0:
-        return f"-{duration(-seconds)}"
     if seconds < 0.0995:
         return f"{seconds * 1000:.1f} ms"
     if seconds < 60:
@@ -95,6 +93,11 @@ def duration(seconds: float) -> str:
     if seconds < 48 * 3600:
         return f"{seconds // 3600:.0f} h {seconds % 3600 // 60:.0f} min"
     return f"{seconds / 86400:.0f} days"
+
+
+def due_text(seconds: float, begin: str = "due in") -> str:
+    """Return when something is due, or for how long it has been."""
+    return f"{begin} {duration(seconds)}" if seconds >= 0 else f"overdue by {duration(-seconds)}"
 
 
 def count(number: int, what: str) -> str:
