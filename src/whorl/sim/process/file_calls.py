@@ -388,7 +388,8 @@ class DiskCalls(Kernel):
         if isinstance(place, int):
             return place
         if isinstance(place.inode, Directory):
-            return -errno.EPERM
+            free = self._free(new_path)  # A name that is no good is the first error.
+            return free if isinstance(free, int) else -errno.EPERM
         return self._make(new_path, lambda: place.inode)
 
     def _make(self, path: Path, make: Callable[[], Any]) -> int:
@@ -402,9 +403,11 @@ class DiskCalls(Kernel):
         return "".join(_LETTERS[byte % len(_LETTERS)] for byte in self.host.random_bytes(6))
 
     def rename(self, path: Path, new_path: Path) -> int:
-        old, new = self._linked(path), self._locate(new_path, follow=False)
+        old, new = self._locate(path, follow=False), self._locate(new_path, follow=False)
         if isinstance(old, int) or isinstance(new, int):
             return old if isinstance(old, int) else new  # type: ignore[return-value]
+        if old.inode is None:
+            return -errno.ENOENT
         if old.inode is new.inode:
             return 0
         if isinstance(old.inode, Directory):
