@@ -241,6 +241,12 @@ def test_soak_looks_for_stalls_as_the_last_one_did(run: Run, tmp_path: Path) -> 
     assert run("soak", "kept", *short)[0] == 1
 
 
+def test_soak_keeps_the_limits_of_its_runs(run: Run, tmp_path: Path) -> None:
+    short = ("--seconds", "1", "--batch", "5")
+    assert run("soak", "kept", "program.py::calm", *short, "--limit", "0.5")[0] == 1
+    assert json.loads((tmp_path / "kept" / "soak.json").read_text())["limit_s"] == 0.5
+
+
 def test_code_takes_no_time_where_the_command_says_so(run: Run) -> None:
     code, output = run("run", "program.py::late", "--seeds", "30")
     assert code == 1, output

@@ -113,11 +113,11 @@ def _options(target: Target, given: Mapping[str, Any]) -> dict[str, Any]:
 
 @sim.command()
 @PROGRAM
-@click.option("--seeds", type=click.IntRange(1), help="How many; 200, or as the test says.")
+@click.option("--seeds", type=click.IntRange(1), help="Number of seeds; 200, or as the test says.")
 @click.option(
     "--first", "--from", "first", type=click.IntRange(0), help="The first seed; 0, or as the test says."
 )
-@click.option("--jobs", type=click.IntRange(1), help="So many processes share the seeds.")
+@click.option("--jobs", type=click.IntRange(1), help="Number of worker processes.")
 @FAULTS
 @ALLOW
 @STALL
@@ -362,11 +362,14 @@ def limits() -> None:
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.argument("program", metavar="FILE.py[::NAME]", required=False)
 @click.option("--seconds", type=float, required=True, help="How long, in real seconds.")
-@click.option("--jobs", type=click.IntRange(1), default=1, help="So many processes share the seeds.")
+@click.option("--jobs", type=click.IntRange(1), default=1, help="Number of worker processes.")
 @click.option("--batch", type=click.IntRange(1), default=SOAK_BATCH, hidden=True, help="Seeds of a batch.")
 @FAULTS
 @ALLOW
 @STALL
+@LIMIT
+@TURNS
+@REAL
 @_usage
 def soak(folder: Path, program: str | None, seconds: float, jobs: int, batch: int, **given: Any) -> None:
     """Run a program for a long time; go on with the next seed where the last soak in DIR has ended.
@@ -381,7 +384,7 @@ def soak(folder: Path, program: str | None, seconds: float, jobs: int, batch: in
         "found": [],
         "faults": None,
         "allow": [],
-        "stall_s": None,
+        **dict.fromkeys(LIMITS),
     }
     if state_file.exists():
         state |= json.loads(state_file.read_text(encoding="utf-8"))
@@ -410,8 +413,7 @@ def _soak_batch(folder: Path, state: dict[str, Any], rest: float, jobs: int, bat
     if state["faults"]:
         command += ["--faults", state["faults"]]
     command += [f"--allow={name}" for name in state["allow"]]
-    if state["stall_s"]:
-        command.append(f"--stall={state['stall_s']}")
+    command += [f"{option}={state[name]}" for name, option in LIMITS.items() if state[name]]
     many = ["--from", str(first), "--seeds", str(batch), "--stop-after", str(batch), "--jobs", str(jobs)]
     many += ["--seconds", str(rest), "--shrink", "0", "--summary", str(summary)]
     done = subprocess.run([*command, *many], capture_output=True, text=True, check=False)
