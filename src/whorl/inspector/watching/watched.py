@@ -108,12 +108,18 @@ class WatchedLoop:
         return self.active_ns - before
 
     def noted_stacks(self) -> tuple[Stack, ...]:
-        """Return the stacks that came by the signal."""
+        """Return the stacks that the native thread read."""
         return tuple(
             Stack(when - self.began_ns, frames, *threads.describe_call(call), False)
             for when, frames, call in self.notes
             if frames is not None and when > self.began_ns
         )
+
+    def _noted_sleep(self) -> int:
+        """Return how long the native thread saw the thread asleep in one system call since `began_ns`."""
+        calls = {call for _, _, call in self.notes}
+        is_asleep = len(calls) == 1 and threads.describe_call(*calls)[0] not in (None, "running", "futex")
+        return max(0, self.notes[-1][0] - self.began_ns) if is_asleep else 0
 
     def shares(self, now: int) -> Shares:
         """Return what the thread did since `began_ns`."""
@@ -127,13 +133,18 @@ class WatchedLoop:
             return Shares(running, None, None, gc_ns, length)
         starved = min(usage.starved_ns - base.starved_ns, length - running)
         asleep = length - running - starved
+        noted = self._noted_sleep()
         if self.thread is not None and threads.is_runnable(self.thread):
-            asleep = min(asleep, self.asleep_ns)  # The rest may be a wait that is not over.
+            # The rest may be a wait that is not over.
+            asleep = min(asleep, max(self.asleep_ns, noted))
             starved = length - running - asleep
         self.asleep_ns = asleep
-        # The thread may have slept because this one had the interpreter's lock, and no processor.
+        # The thread may have slept because this one had the interpreter's lock, and no processor. Then it was
+        # in no system call but futex.
         looker_starved = usage.looker_starved_ns - base.looker_starved_ns
-        return Shares(running, starved, asleep, gc_ns, running + max(0, asleep - looker_starved))
+        return Shares(
+            running, starved, asleep, gc_ns, running + max(asleep - looker_starved, min(asleep, noted), 0)
+        )
 
 
 def usage_at(earlier: Usage, latest: Usage, ago_ns: int) -> Usage:
