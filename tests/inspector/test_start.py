@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,7 +15,7 @@ import pytest
 import whorl
 from whorl.inspector import Inspector, start
 from whorl.inspector.inspector import current
-from whorl.inspector.settings import checked, duration, from_environment
+from whorl.inspector.settings import duration, from_environment
 from whorl.inspector.watching.text import shown
 
 Inspect = Callable[..., Inspector]
@@ -44,7 +43,6 @@ def test_a_threshold_out_of_bounds_is_refused(threshold: float) -> None:
     [
         ({"threshold": "1"}, TypeError),
         ({"threshold": True}, TypeError),
-        ({"signal": 9999}, ValueError),
         ({"loop": object()}, TypeError),
         ({"ring": 1 << 15}, ValueError),
         ({"ring": 1 << 31}, ValueError),
@@ -107,8 +105,7 @@ def test_a_wrong_duration_names_the_forms(text: str) -> None:
         ("", None),
         ("0", None),
         ("threshold=50ms", {"threshold": 0.05}),
-        ("threshold=1s,signal=SIGUSR2", {"threshold": 1.0, "signal": int(signal.SIGUSR2)}),
-        ("signal=none", {"signal": None}),
+        ("threshold=1s,keep=2", {"threshold": 1.0, "keep": 2}),
         ("ring=16MiB,all=1", {"ring": 16 << 20, "record_all": True}),
         ("recording=0", {"recording": False}),
         ("recording=/srv/x,keep=3", {"recording": "/srv/x", "keep": 3}),
@@ -123,17 +120,6 @@ def test_the_variable_is_read(text: str, arguments: dict[str, Any] | None) -> No
 def test_a_wrong_variable_is_an_error_that_names_the_settings(text: str) -> None:
     with pytest.raises(ValueError, match=r"threshold=…|100ms"):
         from_environment(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "number"),
-    [("", signal.SIGRTMAX - 4), ("SIGUSR1", signal.SIGUSR1), ("usr2", signal.SIGUSR2), ("none", None)],
-)
-def test_the_signal_is_that_of_its_variable(
-    text: str, number: int | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("WHORL_INSPECT_SIGNAL", text)
-    assert checked(1, whorl.inspector.inspector.DEFAULT_SIGNAL).signal == number
 
 
 def output_of(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -167,7 +153,6 @@ def test_the_inspector_is_imported_only_if_the_variable_is_set(value: str, shown
     [
         {"WHORL_INSPECT": "threshold=soon"},
         {"WHORL_INSPECT": "ring=1KiB"},
-        {"WHORL_INSPECT": "1", "WHORL_INSPECT_SIGNAL": "SIGNOTHING"},
     ],
 )
 def test_a_wrong_variable_is_one_warning_and_the_program_runs(environment: dict[str, str]) -> None:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
-import errno
 import gc
 import logging
 import multiprocessing
 import os
 import re
-import signal
 import subprocess
 import sys
 import threading
@@ -164,61 +161,6 @@ def test_c_code_that_holds_the_lock_is_named(inspect: Inspect) -> None:
     assert stall.late is not looks.HAS_NATIVE
     shares = (stall.running_ns, stall.starved_ns, stall.asleep_ns)
     assert sum(share or 0 for share in shares) == stall.length_ns
-
-
-@pytest.mark.gil("C code that runs holds no lock")
-def test_the_signal_is_sent_only_if_nobody_uses_it(inspect: Inspect) -> None:
-    former = signal.signal(signal.SIGRTMAX - 4, lambda number, frame: None)
-    try:
-        [stall] = stalls_of(inspect(threshold=THRESHOLD), lambda: sum(range(20_000_000)))
-    finally:
-        signal.signal(signal.SIGRTMAX - 4, former)
-    assert stall.gil_held
-    assert stall.late
-
-
-@pytest.mark.skipif(not whorl.compiled, reason="uncompiled, no signal is sent")
-def test_the_signal_leaves_errno_as_it_was(inspect: Inspect) -> None:
-    inspect(threshold=THRESHOLD)
-    whorl.run(asyncio.sleep(0))  # From its first run on, the watchdog may send the signal.
-    library = ctypes.CDLL(None, use_errno=True)
-    ctypes.set_errno(errno.EAGAIN)
-    assert library["raise"](signal.SIGRTMAX - 4) == 0
-    assert ctypes.get_errno() == errno.EAGAIN
-
-
-@pytest.mark.gil("C code that runs holds no lock")
-def test_no_signal_is_sent_to_a_thread_that_blocks_it(inspect: Inspect) -> None:
-    inspected = inspect(threshold=THRESHOLD)
-    former = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGRTMAX - 4])
-    try:
-        [stall] = stalls_of(inspected, lambda: sum(range(20_000_000)))
-        assert signal.SIGRTMAX - 4 not in signal.sigpending()
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, former)
-    assert stall.late
-
-
-@pytest.mark.skipif(not whorl.compiled, reason="uncompiled, no signal is sent")
-def test_signal_that_arrives_after_the_end_ends_no_process(inspect: Inspect) -> None:
-    def act() -> None:
-        inspected = inspect(threshold=THRESHOLD)
-        whorl.run(asyncio.sleep(0))
-        number = signal.SIGRTMAX - 4
-        signal.pthread_sigmask(signal.SIG_BLOCK, [number])
-        signal.raise_signal(number)  # It is on its way to this thread.
-        assert number in signal.sigpending()
-        inspected.stop()
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [number])
-        assert signal.getsignal(number) == signal.SIG_DFL
-
-    assert in_child(act) == 0
-
-
-@pytest.mark.gil("C code that runs holds no lock")
-def test_no_signal_is_sent_if_none_may_be(inspect: Inspect) -> None:
-    [stall] = stalls_of(inspect(threshold=THRESHOLD, signal=None), lambda: sum(range(20_000_000)))
-    assert stall.late
 
 
 @pytest.mark.slow
@@ -758,31 +700,7 @@ async def name_of_the_running_task() -> str | None:
     return stacks.task_of(asyncio.get_running_loop())[0]
 
 
-def test_the_file_of_stacks_that_is_closed_while_it_is_read_is_not_taken_for_another(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    file = stacks.StackFile(signal.SIGRTMAX - 5)
-    file.open()
-    assert file.fd >= 0
-    data = tmp_path / "data"
-    data.write_bytes(b"kept")
-    opened = []
-    pread = os.pread
-
-    def close_and_read(fd: int, size: int, offset: int) -> bytes:
-        file.close()
-        opened.append(os.open(data, os.O_RDWR))  # which gets the number of a descriptor that was closed
-        return pread(fd, size, offset)
-
-    monkeypatch.setattr(os, "pread", close_and_read)
-    assert file.take() == []
-    monkeypatch.undo()
-    os.close(opened[0])
-    assert data.read_bytes() == b"kept"
-    assert (file.fd, file.signal, file.take()) == (-1, 0, [])
-
-
-def test_thread_that_has_not_written_its_stack_is_asked_again_at_the_next_look(
+def test_stack_that_could_not_be_read_is_read_at_the_next_look(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     frame = Frame("app.py", 1, "main", "work()")
@@ -800,8 +718,9 @@ def test_thread_that_has_not_written_its_stack_is_asked_again_at_the_next_look(
         watched.close()
 
     monkeypatch.setattr(stacks, "has_gil", lambda: False)
+    monkeypatch.setattr(stacks, "read_stack", lambda _: answers.pop(0))
     reports = Reports(at_once)
-    looker = Looker(reports, CollectionTimes(), lambda: None, lambda _: answers.pop(0))
+    looker = Looker(reports, CollectionTimes(), lambda: None)
     looker.threshold_ns = round(THRESHOLD * 1e9)
     whorl.run(main())
     assert answers == [(frame,)]
@@ -828,7 +747,7 @@ def test_stall_that_ends_while_the_watchdog_reads_files_has_its_stack(
         assert blocks.acquire(timeout=30)  # in the second step
         return read_usage(place)
 
-    looker = Looker(Reports(at_once), CollectionTimes(), lambda: None, lambda _: ())
+    looker = Looker(Reports(at_once), CollectionTimes(), lambda: None)
     looker.threshold_ns = 10**9
     read_usage = looker.usage
     thread = threading.Thread(target=lambda: loop.run_until_complete(main()))
@@ -862,10 +781,10 @@ def test_native_thread_notes_a_callback_when_it_reaches_each_age() -> None:
     thread.start()
     notes: list[Any] = []
     assert thread.native_id is not None
-    assert looks.start_native(200_000_000, 10**9, 0)  # Two looks in a second are too few.
+    assert looks.start_native(200_000_000, 10**9, False)  # Two looks in a second are too few.
     try:
         place = looks.watch(loop, thread.native_id, -1)
-        looks.beat(threading.get_native_id())  # From now on, this thread seems to wait for the lock.
+        looks.beat(True)  # From now on, this thread seems to wait for the lock.
         deadline = time.monotonic() + 30
         while len(notes) < 2 and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -883,7 +802,7 @@ def test_native_thread_notes_a_callback_when_it_reaches_each_age() -> None:
 
 
 def test_watchdog_looks_when_a_callback_reaches_the_threshold() -> None:
-    watchdog = watchdogs.Watchdog(None, 0.1, None)
+    watchdog = watchdogs.Watchdog(None, 0.1)
     loop: Any = whorl.new_event_loop()
     for began, key in ((970, (1, 1, 0, 0, 0)), (950, None), (900, (1, 1, 0, 0, 0))):
         watched = WatchedLoop(loop, None, lambda _: None)

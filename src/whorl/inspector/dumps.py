@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import threading
 from typing import Any
@@ -11,7 +12,6 @@ from typing import Any
 from whorl.inspector.asking import directory
 from whorl.inspector.recorded import Recorded
 from whorl.inspector.settings import Settings, signal_named
-from whorl.inspector.watching.stacks import is_unused
 from whorl.inspector.watching.text import warn
 
 
@@ -96,3 +96,14 @@ class Dumps:
         while len(self._names) > self._settings.keep:
             with contextlib.suppress(OSError):
                 os.unlink(self._names.pop(0), dir_fd=place)
+
+
+def is_unused(signal: int) -> bool:
+    """Return whether a signal has its default disposition: nobody catches or ignores it."""
+    try:
+        with open("/proc/self/status", encoding="ascii", errors="replace") as file:
+            text = file.read()
+    except OSError:
+        return False
+    masks = re.findall(r"^Sig(?:Ign|Cgt):\s*([0-9a-f]+)$", text, re.MULTILINE)
+    return len(masks) == 2 and not any(int(mask, 16) >> (signal - 1) & 1 for mask in masks)

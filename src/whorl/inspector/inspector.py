@@ -25,7 +25,6 @@ from whorl.inspector.recordings.recording import Recording, read_file
 from whorl.inspector.settings import (
     DEFAULT_KEEP,
     DEFAULT_RING,
-    DEFAULT_SIGNAL,
     DEFAULT_THRESHOLD,
     Settings,
 )
@@ -53,7 +52,7 @@ class Inspector:
         #: The thread that looks for stalls; None if the loop lives in a simulated world.
         self.watchdog: Watchdog | None = None
         if loop is None or has_real_clock(loop):
-            self.watchdog = Watchdog(loop, settings.threshold, settings.signal)
+            self.watchdog = Watchdog(loop, settings.threshold)
         #: What answers other processes, from the first run of a loop on.
         self.answers: Answers | None = None
         if self.watchdog is not None and settings.socket:
@@ -200,7 +199,6 @@ def start(
     loop: Loop | None = None,
     *,
     threshold: float = DEFAULT_THRESHOLD,
-    signal: int | None = DEFAULT_SIGNAL,
     socket: bool = True,
     recording: bool | str | os.PathLike[str] = True,
     ring: int = DEFAULT_RING,
@@ -210,9 +208,7 @@ def start(
 ) -> Inspector:
     """Watch `loop`, or with None every loop of the process, also those that are made later.
 
-    `threshold` is how many seconds a callback may take before it is a stall. `signal` asks a thread for its
-    stack while C code in it holds the interpreter's lock; None sends none. By default it is
-    `WHORL_INSPECT_SIGNAL`, or else SIGRTMAX-4, if nobody uses that signal. With `socket`, the commands
+    `threshold` is how many seconds a callback may take before it is a stall. With `socket`, the commands
     `whorl tasks` and `whorl handles` of the same user are answered.
 
     Loops are recorded into a file that other processes can read, also after a crash; a text as `recording`
@@ -228,7 +224,6 @@ def start(
     """
     arguments: dict[str, Any] = {
         "threshold": threshold,
-        "signal": signal,
         "socket": socket,
         "recording": recording,
         "ring": ring,

@@ -95,4 +95,4 @@ def _limit_of_all(config: pytest.Config) -> float | None:
 def _seconds(limit: Any) -> float | None:
     if limit is None:
         return None
-    return checked(duration(limit) if isinstance(limit, str) else limit, None).threshold
+    return checked(duration(limit) if isinstance(limit, str) else limit).threshold

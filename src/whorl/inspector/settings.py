@@ -21,7 +21,6 @@ MOST_KEPT = 1000
 DUMPS_ON = ("stall", "error", "exit")
 SIZES = (("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("B", 1), ("", 1))
 UNITS = (("ms", 1e-3), ("us", 1e-6), ("s", 1.0), ("", 1.0))
-DEFAULT_SIGNAL: Any = object()  # the signal of `WHORL_INSPECT_SIGNAL`, or else SIGRTMAX-4
 
 
 @dataclass(frozen=True)
@@ -30,8 +29,6 @@ class Settings:
 
     threshold: float = DEFAULT_THRESHOLD
     """The seconds that a callback may take."""
-    signal: int | None = None
-    """The signal that asks a thread for its stack while it holds the interpreter's lock; None: send none."""
     socket: bool = True
     """Whether other processes of the user are answered."""
     recording: bool | str = True
@@ -48,7 +45,6 @@ class Settings:
 
 def checked(
     threshold: float = DEFAULT_THRESHOLD,
-    signal: int | None = DEFAULT_SIGNAL,
     socket: bool = True,
     recording: bool | str | os.PathLike[str] = True,
     ring: int = DEFAULT_RING,
@@ -61,12 +57,6 @@ def checked(
         raise TypeError(f"threshold must be a number of seconds, not {threshold!r}")
     if not 0 < threshold <= LONGEST_THRESHOLD:  # NaN is in no range
         raise ValueError(f"threshold must be above 0 and at most {LONGEST_THRESHOLD:g} seconds: {threshold}")
-    if signal is DEFAULT_SIGNAL:
-        signal = _signal_number(os.environ.get("WHORL_INSPECT_SIGNAL", ""))
-    elif signal is not None:
-        signal = int(signal)
-        if signal not in signals.valid_signals():
-            raise ValueError(f"signal must be the number of a signal or None: {signal}")
     _check_number("ring", ring, layout.LEAST_RING, layout.MOST_RING, "bytes")
     _check_number("keep", keep, 1, MOST_KEPT, "files")
     if not isinstance(recording, bool):
@@ -74,7 +64,7 @@ def checked(
         if not isinstance(recording, str) or not recording or "\0" in recording:
             raise ValueError(f"recording must be True, False or the path of a file: {recording!r}")
     dumps = _checked_dumps(dump_on)
-    return Settings(float(threshold), signal, bool(socket), recording, ring, bool(record_all), dumps, keep)
+    return Settings(float(threshold), bool(socket), recording, ring, bool(record_all), dumps, keep)
 
 
 def _check_number(name: str, number: Any, least: int, most: int, unit: str) -> None:
@@ -133,21 +123,6 @@ def from_environment(text: str) -> dict[str, Any] | None:
     return arguments
 
 
-def _signal_number(text: str) -> int | None:
-    """Return the number of a signal that is given by its number or name; "none" is None."""
-    text = text.strip()
-    if not text:
-        return int(signals.SIGRTMAX) - 4
-    if text.lower() in ("none", *OFF):
-        return None
-    named = signal_named(text.upper() if text.upper().startswith("SIG") else f"SIG{text.upper()}")
-    if named is None:
-        named = int(text) if text.isdecimal() else 0
-    if named not in signals.valid_signals():
-        raise ValueError(f"WHORL_INSPECT_SIGNAL is the number or the name of a signal, not {text!r}")
-    return named
-
-
 def size(text: str) -> int:
     """Return the bytes of `64KiB`, `16MiB` or `8388608`. Raises ValueError that names these forms."""
     for unit, factor in SIZES:
@@ -182,7 +157,6 @@ def _count(text: str) -> int:
 #: The settings that `WHORL_INSPECT` may name, and what turns their text into the argument of `start`.
 PARSERS: dict[str, Any] = {
     "threshold": duration,
-    "signal": _signal_number,
     "socket": _switch,
     "recording": _recording,
     "ring": size,

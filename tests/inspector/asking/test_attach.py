@@ -106,10 +106,11 @@ def test_inspector_that_runs_already_goes_on_as_it_is(begin: Begin) -> None:
 
 @can_attach
 def test_inspector_that_cannot_begin_says_why(begin: Begin) -> None:
-    process, _ = begin(SERVER, WHORL_INSPECT_SIGNAL="SIGNOTHING")
+    refuses = "def checked(**_): raise ValueError('no settings')\nwhorl.inspector.settings.checked = checked"
+    process, _ = begin(SERVER.replace("asyncio, whorl", f"asyncio, whorl.inspector.settings\n{refuses}"))
     code, _, errors = run("attach", process.pid)
     assert code == 6
-    assert "ValueError: WHORL_INSPECT_SIGNAL" in errors
+    assert "ValueError: no settings" in errors
 
 
 @can_attach

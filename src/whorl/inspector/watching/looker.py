@@ -18,7 +18,7 @@ from whorl.inspector.watching.collector import CollectionTimes
 from whorl.inspector.watching.own_thread import has_gil
 from whorl.inspector.watching.reports import Reports, changed
 from whorl.inspector.watching.stacks import Moment, called_by, moment_of, stack_of
-from whorl.inspector.watching.stalls import Frame, Stack, Stall
+from whorl.inspector.watching.stalls import Stack, Stall
 from whorl.inspector.watching.turns import Turns
 from whorl.inspector.watching.watched import (
     LOCK_WAIT_NS,
@@ -43,13 +43,11 @@ class Looker:
         reports: Reports,
         collector: CollectionTimes,
         take_notes: Callable[[], object],
-        request_stack: Callable[[int], tuple[Frame, ...]],
     ) -> None:
         self.reports = reports
         self.turns: Turns = Turns(reports)
         self.collector = collector
         self.take_notes = take_notes  # collects what the native thread has noted by now
-        self._request_stack = request_stack  # a thread for its stack, without the GIL
         self.threshold_ns = 0
         self.starved: int = 0  # the callbacks that were late only because others had the processor
         self.forget()
@@ -163,20 +161,21 @@ class Looker:
         is_new = watched.stall is None
         stall = watched.stall or self.reports.begin(watched, now)
         late = watched.lock_kept_ns * 2 >= age - (shares.starved_ns or 0)
-        stacks = [*stall.stacks, *watched.noted_stacks()]
+        noted = watched.noted_stacks()
+        stacks = [*stall.stacks, *noted]
         if len(stacks) < MOST_STACKS:
             if (moment is None or moment.key != watched.key) and watched.progress is not None:
                 moment = moment_of(loop, watched.progress, now)
             stack = call = task = None
             if moment is not None:
-                stack, call, task = stack_of(watched, loop, moment, late, self._request_stack)
-            if stack is not None and not (late and any(not earlier.late for earlier in stacks)):
+                stack, call, task = stack_of(watched, loop, moment, late)
+            if stack is not None and not noted and not (late and any(not earlier.late for earlier in stacks)):
                 stacks.append(stack)
             stall = changed(stall, call=stall.call or call, task=stall.task or task)
         stall = _with_stacks(stall, tuple(stacks[:MOST_STACKS]))
         stall = self._update(watched, stall, shares, now, ended=False)
         watched.notes.clear()
-        # A thread that has to write its stack itself may have had no processor. Then each look asks it again.
+        # A stack that could not be read is tried again at each look.
         while stall.stacks and watched.next_ns <= age:
             watched.next_ns *= 2
         if is_new:
@@ -215,7 +214,7 @@ class Looker:
         if shares.own_ns < self.threshold_ns:
             return
         stall = self.reports.begin(watched, end)
-        stack, call, task = stack_of(watched, None, moment, False, self._request_stack)
+        stack, call, task = stack_of(watched, None, moment, False)
         stall = changed(stall, call=call, task=task)
         stacks = (*watched.noted_stacks(), *(() if stack is None else (stack,)))
         self._end_stall(watched, _with_stacks(stall, stacks), end, shares)

@@ -8,19 +8,17 @@ from whorl.core.recording.loop_recorder cimport LoopRecorder
 from whorl.core.threads cimport HAS_GIL
 
 cdef extern from "whorl/inspector/watching/native.h":
-    bint native_start "whorl_native_start"(int64_t threshold_ns, int64_t interval_ns, int signal) noexcept
+    bint native_start "whorl_native_start"(int64_t threshold_ns, int64_t interval_ns, bint reads_stacks) noexcept
     void native_stop "whorl_native_stop"() noexcept
     void native_forked "whorl_native_forked"() noexcept
     int native_watch "WHORL_NATIVE_WATCH"(LoopState state, Loop loop, int thread, int times) noexcept
     void native_unwatch "whorl_native_unwatch"(int place) noexcept
-    void native_keep_errno "whorl_native_keep_errno"(int number) noexcept
-    bint native_end_stacks "whorl_native_end_stacks"(int number) noexcept
-    bint native_ask "whorl_native_ask"(int thread) noexcept
+    object native_stack "whorl_native_stack"(int thread, int times)
     int64_t native_rest "whorl_native_rest"(int64_t until_ns) noexcept
     void native_wake "whorl_native_wake"() noexcept
     object native_before "whorl_native_before"(int place)
-    void native_beat "whorl_native_beat"(int looker) noexcept
-    int native_record "whorl_native_record"(object memory, int stack_file) except -1
+    void native_beat "whorl_native_beat"(bint looks) noexcept
+    int native_record "whorl_native_record"(object memory) except -1
     void native_clear "whorl_native_clear"() noexcept
     object native_take "whorl_native_take"()
     void native_end_at_once "whorl_native_end_at_once"(int number) noexcept
@@ -43,19 +41,17 @@ cpdef object call_began(Loop loop)
 cpdef object figures_of(Loop loop)
 cpdef object polled_at(Loop loop)
 cpdef object ran_last_here(Loop loop)
-cpdef object start_native(int64_t threshold_ns, int64_t interval_ns, int signal)
+cpdef object start_native(int64_t threshold_ns, int64_t interval_ns, bint reads_stacks)
 cpdef object stop_native()
 cpdef object forget_native()
 cpdef object watch(Loop loop, int thread, int times)
 cpdef object unwatch(int place)
-cpdef object keep_errno(int number)
-cpdef object end_stacks(int number)
-cpdef object ask(int thread)
+cpdef object stack(int thread, int times)
 cpdef object rest(int64_t until_ns)
 cpdef object wake()
 cpdef object before(int place)
-cpdef object beat(int looker)
-cpdef object record(object memory, int stack_file)
+cpdef object beat(bint looks)
+cpdef object record(object memory)
 cpdef object clear_recorded()
 cpdef object end_at_once(int number)
 @cython.locals(taken=list)

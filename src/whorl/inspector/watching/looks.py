@@ -5,8 +5,8 @@ Compiled, a native thread looks too. It needs no lock of Python's. The Python th
 native one finds that a loop has not gone on. It takes over the look that the native thread made before that
 (`before`).
 
-If the Python thread does not get the lock, the native one notes the system call of the loop's thread. It asks
-that thread for its stack by a signal. Both are also written into the recording.
+If the Python thread does not get the lock, the native one notes the system call of the loop's thread. It
+reads the thread's stack from outside. Both are also written into the recording.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if not cython.compiled:
         """Return when the call began that runs; 0: none runs."""
         return int(recorder._fields[CALL_BEGAN])
 
-    def native_start(threshold_ns: int, interval_ns: int, signal: int) -> int:
+    def native_start(threshold_ns: int, interval_ns: int, reads_stacks: bool) -> int:
         """Start the native thread; uncompiled, there is none."""
         return 0
 
@@ -58,16 +58,9 @@ if not cython.compiled:
     def native_unwatch(place: int) -> None:
         """Let the native thread look at a loop no more."""
 
-    def native_keep_errno(number: int) -> None:
-        """Let the handler of a signal restore `errno`; uncompiled, no signal is sent."""
-
-    def native_end_stacks(number: int) -> bool:
-        """Return True: uncompiled, no signal is sent, so no handler runs."""
-        return True
-
-    def native_ask(thread: int) -> int:
-        """Send a thread the signal that asks for its stack; return whether it was sent."""
-        return 0
+    def native_stack(thread: int, times: int) -> str:
+        """Return the stack of a thread, read from outside; uncompiled, none is."""
+        return ""
 
     def native_rest(until_ns: int) -> int:
         """Let the Python thread sleep until there is something to tell it."""
@@ -80,10 +73,10 @@ if not cython.compiled:
         """Return the native thread's last look before what a loop does; uncompiled, there is none."""
         return None
 
-    def native_beat(looker: int) -> None:
+    def native_beat(looks: bool) -> None:
         """Note that the Python thread has the interpreter's lock now."""
 
-    def native_record(memory: Any, stack_file: int) -> int:
+    def native_record(memory: Any) -> int:
         """Let the native thread write into a recording; None: nowhere."""
         return 0
 
@@ -162,9 +155,9 @@ def ran_last_here(loop: Loop) -> bool:
     return loop._last_run_thread == current_thread()
 
 
-def start_native(threshold_ns: int, interval_ns: int, signal: int) -> bool:
-    """Start the native thread, if there is one. It sends no signal if `signal` is 0."""
-    return bool(native_start(threshold_ns, interval_ns, signal))
+def start_native(threshold_ns: int, interval_ns: int, reads_stacks: bool) -> bool:
+    """Start the native thread, if there is one; say whether it reads the stacks of stalled threads."""
+    return bool(native_start(threshold_ns, interval_ns, reads_stacks))
 
 
 def stop_native() -> None:
@@ -191,22 +184,13 @@ def unwatch(place: int) -> None:
     native_unwatch(place)
 
 
-def keep_errno(number: int) -> None:
-    """Let the handler of a signal, which is faulthandler's, leave `errno` as it was."""
-    native_keep_errno(number)
+def stack(thread: int, times: int) -> str:
+    """Return the stack of a thread as `faulthandler` writes one; empty if it could not be taken.
 
-
-def end_stacks(number: int) -> bool:
-    """Let the handler write no more, and drop signals on their way; return whether no thread still writes.
-
-    It waits for such a thread, for two seconds at most.
+    It is read from outside, while the thread goes on. `thread` is the kernel's number of it. `times` is how
+    often it is read, the last time counts: that is for tests.
     """
-    return bool(native_end_stacks(number))
-
-
-def ask(thread: int) -> bool:
-    """Ask a thread for its stack by the signal; return whether it was sent. Its handler writes the stack."""
-    return bool(native_ask(thread))
+    return str(native_stack(thread, times))
 
 
 def rest(until_ns: int) -> int:
@@ -234,17 +218,17 @@ def before(place: int) -> Look | None:
     return when, progress if is_turning else None, active, ran, starved
 
 
-def beat(looker: int) -> None:
-    """Tell the native thread that the Python thread `looker` has the lock; 0: it is busy for a while."""
-    native_beat(looker)
+def beat(looks: bool) -> None:
+    """Tell the native thread that the Python thread has the lock and looks, or is busy for a while."""
+    native_beat(looks)
 
 
-def record(memory: Any, stack_file: int) -> None:
+def record(memory: Any) -> None:
     """Let the native thread write into this recording what it sees while the lock is held; None: nowhere.
 
-    It holds the memory until then. It copies stacks from the file with the descriptor `stack_file`.
+    It holds the memory until then.
     """
-    native_record(memory, stack_file)
+    native_record(memory)
 
 
 def clear_recorded() -> None:
@@ -257,8 +241,8 @@ def end_at_once(number: int) -> None:
     native_end_at_once(number)
 
 
-def captures() -> list[tuple[int, int, bool, str]]:
-    """Take the native thread's notes: the loop's place, when, whether a signal was sent, the system call."""
+def captures() -> list[tuple[int, int, str, str]]:
+    """Take the native thread's notes: the loop's place, when, the stack or an empty text, the system call."""
     taken = []
     note = native_take()
     while note is not None:

@@ -4,8 +4,10 @@
    wakes the watchdog's Python thread, and hands over its last look before that. The Python thread sleeps
    else: each of its looks costs a busy loop the lock, and three switches of threads.
 
-   If the Python thread does not get the interpreter's lock for a while, other code holds it. Then this thread
-   notes the system call of the loop's thread, and sends that thread a signal, whose handler writes the stack.
+   If the Python thread does not get the interpreter's lock for a while, other code holds it, or the machine
+   is busy. Then this thread notes the system call of the loop's thread, and reads its stack (`frames.h`). The
+   loop's thread notices nothing of that.
+
    The mutex is held while a loop's memory is read, and whoever frees that memory takes the loop out before,
    under the same mutex. This thread never waits for the interpreter's lock, so nobody who holds that lock
    waits here for long.
@@ -21,11 +23,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 #include "whorl/core/threads.h"
+#include "whorl/inspector/watching/frames.h"
 
 #define WHORL_PLACES 64
 #define WHORL_NOTES 16
@@ -57,16 +58,16 @@ typedef struct {
 } whorl_place;
 
 typedef struct {
-    int place, sent;
+    int place;
     int64_t when;
     char syscall[120];
+    char stack[WHORL_STACK_SIZE]; /* empty: it could not be taken */
 } whorl_note;
 
 /* Where a recording has the sign of life, and what is seen without the lock (core/recording/layout). */
 #define WHORL_ALIVE_AT 96
 #define WHORL_BLIND_AT 1536
 #define WHORL_BLIND_STACK 2408
-#define WHORL_STACK_WAIT_NS 2000000
 typedef struct {
     int64_t since, seen, thread, length;
     char syscall[120], stack[WHORL_BLIND_STACK];
@@ -77,20 +78,16 @@ static struct {
     pthread_mutex_t mutex;
     pthread_cond_t wake, told;
     pthread_t thread;
-    int runs, ends, signal, looker, note_count;
+    int runs, ends, reads_stacks, note_count;
     int is_told_made, rests; /* whether the Python thread waits for `told` */
     int64_t threshold, interval, beat;
     int64_t woken;           /* when there was something to tell it; 0: there is nothing */
     int64_t collected, collects_since;
     Py_buffer recording; /* its memory is `buf`, NULL if there is none */
-    int stack_file, copies_left; /* what the signal's handler writes to; how often it is still copied */
-    int64_t stack_began;         /* where the last stack begins in that file */
     whorl_place places[WHORL_PLACES];
-    whorl_note notes[WHORL_NOTES];
 } whorl_native = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-static volatile PyOS_sighandler_t whorl_native_handler; /* faulthandler's */
-static int whorl_native_takes_stacks, whorl_native_writing; /* if it may be called, and how many threads do */
+static whorl_note whorl_native_notes[WHORL_NOTES]; /* what the mutex guards, too */
 
 /* Read the monotonic clock. Python's function needs the interpreter's lock. */
 static int64_t whorl_native_now(void) {
@@ -114,25 +111,6 @@ static void whorl_native_read(int thread, const char *name, char *text, size_t s
     text[got > 0 ? got : 0] = 0;
 }
 
-/* Return whether a thread is ready to run: it has a processor or waits for one. As above. */
-static int whorl_native_is_runnable(int thread) {
-    char text[512], *end;
-    whorl_native_read(thread, "stat", text, sizeof text);
-    end = strrchr(text, ')');
-    return end != NULL && end[1] == ' ' && end[2] == 'R';
-}
-
-/* Return whether a thread takes the signal at once. One that blocks it would get it later, perhaps when its
-   handler is gone, and the default action ends the process. As above. */
-static int whorl_native_takes_signal(int thread) {
-    char text[4096], *blocked;
-    if (whorl_native.signal <= 0 || !__atomic_load_n(&whorl_native_takes_stacks, __ATOMIC_SEQ_CST))
-        return 0;
-    whorl_native_read(thread, "status", text, sizeof text);
-    blocked = strstr(text, "\nSigBlk:");
-    return blocked != NULL && !(strtoull(blocked + 8, NULL, 16) >> (whorl_native.signal - 1) & 1);
-}
-
 /* Return the memory of the recording where it has what is seen without the lock; NULL: there is none. Writing
    there needs no lock of Python's. */
 static whorl_blind *whorl_native_blind(void) {
@@ -140,66 +118,42 @@ static whorl_blind *whorl_native_blind(void) {
     return memory == NULL ? NULL : (whorl_blind *)(memory + WHORL_BLIND_AT);
 }
 
-/* Write a note into the recording. As above. */
+/* Write a note into the recording. The innermost lines of a stack that is too long stay. As above. */
 static void whorl_native_record_note(const whorl_place *place, const whorl_note *note) {
     whorl_blind *blind = whorl_native_blind();
+    size_t length = strlen(note->stack);
     if (blind == NULL)
         return;
     __atomic_store_n(&blind->since, 0, __ATOMIC_RELEASE); /* A reader takes nothing while it changes. */
-    if (note->sent || blind->thread != place->thread)
-        blind->length = 0;
+    if (length > 0 || blind->thread != place->thread) {
+        blind->length = (int64_t)(length < sizeof blind->stack ? length : sizeof blind->stack);
+        memcpy(blind->stack, note->stack, (size_t)blind->length);
+    }
     blind->seen = note->when;
     blind->thread = place->thread;
     memcpy(blind->syscall, note->syscall, sizeof blind->syscall);
     __atomic_store_n(&blind->since, place->since, __ATOMIC_RELEASE);
 }
 
-/* Copy the last stack into the recording. The handler may still be writing it, so this is done again. As
-   above. */
-static void whorl_native_copy_stack(void) {
-    whorl_blind *blind = whorl_native_blind();
-    ssize_t got;
-    whorl_native.copies_left--;
-    if (blind == NULL)
-        return;
-    got = pread(whorl_native.stack_file, blind->stack, sizeof blind->stack, whorl_native.stack_began);
-    if (got > 0)
-        __atomic_store_n(&blind->length, got, __ATOMIC_RELEASE);
+/* Read a number that another thread counts. */
+static int64_t whorl_native_get(const whorl_seen_number *number) {
+    return __atomic_load_n(number, __ATOMIC_RELAXED);
 }
 
-/* Note where the next stack begins. As above. */
-static void whorl_native_await_stack(void) {
-    struct stat file;
-    whorl_native.stack_began = fstat(whorl_native.stack_file, &file) == 0 ? file.st_size : 0;
-    whorl_native.copies_left = 10;
-}
-
-/* Note what a stalled thread does, and ask it for its stack. As above. */
+/* Note what a stalled thread does, and its stack if the loop has not gone on meanwhile. As above. */
 static void whorl_native_note(int index, whorl_place *place, int64_t now) {
     whorl_note *note;
     if (whorl_native.note_count == WHORL_NOTES)
         return; /* The Python thread takes them when it has the lock again. */
-    note = whorl_native.notes + whorl_native.note_count++;
+    note = whorl_native_notes + whorl_native.note_count++;
     note->place = index;
     note->when = now;
-    note->sent = 0;
     whorl_native_read(place->thread, "syscall", note->syscall, sizeof note->syscall);
-    /* A thread in futex waits for a lock: perhaps for that of the interpreter, which another thread holds.
-       It can be asked later. The signal ends other calls in which a thread waits. So it is sent to such a
-       thread only if the Python thread waits for a lock too, and not for a processor. */
-    if (whorl_native_takes_signal(place->thread) &&
-        (strncmp(note->syscall, "running", 7) == 0 ||
-         (note->syscall[0] != 0 && strtol(note->syscall, NULL, 10) != SYS_futex &&
-          !whorl_native_is_runnable(__atomic_load_n(&whorl_native.looker, __ATOMIC_RELAXED))))) {
-        whorl_native_await_stack();
-        note->sent = syscall(SYS_tgkill, getpid(), place->thread, whorl_native.signal) == 0;
-    }
+    if (!whorl_native.reads_stacks || !whorl_read_stack(place->thread, note->stack, sizeof note->stack) ||
+        whorl_native_get(place->turns) != place->latest.turns ||
+        whorl_native_get(place->callbacks) != place->latest.callbacks)
+        note->stack[0] = 0;
     whorl_native_record_note(place, note);
-}
-
-/* Read a number that another thread counts. */
-static int64_t whorl_native_get(const whorl_seen_number *number) {
-    return __atomic_load_n(number, __ATOMIC_RELAXED);
 }
 
 /* Read the times of a loop's thread (`threads.Times`). Python's functions need the interpreter's lock. */
@@ -305,15 +259,11 @@ static void *whorl_native_run(void *nothing) {
         if (whorl_native.recording.buf != NULL)
             __atomic_store_n((int64_t *)((char *)whorl_native.recording.buf + WHORL_ALIVE_AT), now,
                              __ATOMIC_RELAXED);
-        if (whorl_native.copies_left > 0)
-            whorl_native_copy_stack();
         for (index = 0; index < WHORL_PLACES; index++)
             if (whorl_native.places[index].turns != NULL) {
                 again = whorl_native_look(index, now, is_blind);
                 until = again < until ? again : until;
             }
-        if (whorl_native.copies_left > 0)
-            until = now + WHORL_STACK_WAIT_NS;
         when.tv_sec = until / 1000000000;
         when.tv_nsec = until % 1000000000;
         pthread_cond_timedwait(&whorl_native.wake, &whorl_native.mutex, &when);
@@ -323,7 +273,7 @@ static void *whorl_native_run(void *nothing) {
 }
 
 /* Start the thread; return whether it runs. It gets no signals: Python's handlers run in other threads. */
-static int whorl_native_start(int64_t threshold, int64_t interval, int signal) {
+static int whorl_native_start(int64_t threshold, int64_t interval, int reads_stacks) {
     pthread_condattr_t clock;
     sigset_t all, former;
     int runs = 0;
@@ -339,9 +289,8 @@ static int whorl_native_start(int64_t threshold, int64_t interval, int signal) {
     pthread_condattr_destroy(&clock);
     whorl_native.threshold = threshold;
     whorl_native.interval = interval;
-    whorl_native.signal = signal;
-    whorl_native.ends = whorl_native.note_count = whorl_native.copies_left = 0;
-    __atomic_store_n(&whorl_native.looker, 0, __ATOMIC_RELAXED);
+    whorl_native.reads_stacks = reads_stacks;
+    whorl_native.ends = whorl_native.note_count = 0;
     if (!whorl_native.rests)
         __atomic_store_n(&whorl_native.beat, whorl_native_now(), __ATOMIC_RELAXED);
     sigfillset(&all);
@@ -378,7 +327,6 @@ static void whorl_native_stop(void) {
 static void whorl_native_forked(void) {
     PyBuffer_Release(&whorl_native.recording); /* It is the parent's. */
     memset(&whorl_native, 0, sizeof whorl_native);
-    whorl_native_writing = 0; /* other threads, which the child does not have */
     pthread_mutex_init(&whorl_native.mutex, NULL);
 }
 
@@ -411,62 +359,23 @@ static void whorl_native_unwatch(int place) {
     pthread_mutex_unlock(&whorl_native.mutex);
 }
 
-/* Let that handler write the stack, and restore errno, which it sets to 0. The signal may come between a
-   failed system call and the look at its error. Python code cannot run in a handler. */
-static void whorl_native_signalled(int number) {
-    int former = errno;
-    __atomic_add_fetch(&whorl_native_writing, 1, __ATOMIC_SEQ_CST);
-    if (__atomic_load_n(&whorl_native_takes_stacks, __ATOMIC_SEQ_CST))
-        whorl_native_handler(number);
-    __atomic_sub_fetch(&whorl_native_writing, 1, __ATOMIC_SEQ_CST);
-    errno = former;
-}
-
-/* Put this handler in the place of the one that a signal has. Only C has handlers like this. */
-static void whorl_native_keep_errno(int number) {
-    struct sigaction action;
-    if (sigaction(number, NULL, &action) == 0 && action.sa_handler != whorl_native_signalled) {
-        whorl_native_handler = action.sa_handler;
-        action.sa_handler = whorl_native_signalled;
-        sigaction(number, &action, NULL);
-    }
-    __atomic_store_n(&whorl_native_takes_stacks, 1, __ATOMIC_SEQ_CST);
-}
-
-/* Write no more stacks: the handler and its file will be gone. A signal may still be on its way to a thread,
-   whose default action would end the process. To ignore the signal drops those (`do_sigaction` of Linux).
-   Handlers that run already are waited for; return whether they have ended. Only C has handlers like this. */
-static int whorl_native_end_stacks(int number) {
-    int64_t until = whorl_native_now() + 2000000000;
-    struct timespec pause = {0, 100000};
-    struct sigaction action;
-    pthread_mutex_lock(&whorl_native.mutex); /* Nobody sends one from here on. */
-    __atomic_store_n(&whorl_native_takes_stacks, 0, __ATOMIC_SEQ_CST);
-    pthread_mutex_unlock(&whorl_native.mutex);
-    if (sigaction(number, NULL, &action) == 0 && action.sa_handler == whorl_native_signalled)
-        signal(number, SIG_IGN);
+/* Read the stack of a thread so often; return the last one as text, empty if it could not be taken. Other
+   threads of Python's go on meanwhile. Python can read frames only with the interpreter's lock. */
+static PyObject *whorl_native_stack(int thread, int times) {
+    char text[WHORL_STACK_SIZE];
     Py_BEGIN_ALLOW_THREADS
-    while (__atomic_load_n(&whorl_native_writing, __ATOMIC_SEQ_CST) != 0 && whorl_native_now() < until)
-        nanosleep(&pause, NULL);
+    do {
+        pthread_mutex_lock(&whorl_native.mutex);
+        whorl_read_stack(thread, text, sizeof text);
+        pthread_mutex_unlock(&whorl_native.mutex);
+    } while (--times > 0);
     Py_END_ALLOW_THREADS
-    return __atomic_load_n(&whorl_native_writing, __ATOMIC_SEQ_CST) == 0;
-}
-
-/* Ask a thread for its stack now; return whether the signal was sent. Python knows other numbers of threads,
-   which it may not use once the thread has ended. */
-static int whorl_native_ask(int thread) {
-    int sent;
-    pthread_mutex_lock(&whorl_native.mutex);
-    sent = whorl_native_takes_signal(thread) &&
-           syscall(SYS_tgkill, getpid(), thread, whorl_native.signal) == 0;
-    pthread_mutex_unlock(&whorl_native.mutex);
-    return sent;
+    return PyUnicode_FromString(text);
 }
 
 /* Note that the Python thread has the lock; 0: it is busy and does not look. The native thread reads this. */
-static void whorl_native_beat(int looker) {
-    __atomic_store_n(&whorl_native.looker, looker, __ATOMIC_RELAXED);
-    __atomic_store_n(&whorl_native.beat, looker ? whorl_native_now() : 0, __ATOMIC_RELAXED);
+static void whorl_native_beat(int looks) {
+    __atomic_store_n(&whorl_native.beat, looks ? whorl_native_now() : 0, __ATOMIC_RELAXED);
 }
 
 /* Let the Python thread sleep until then, or until there is something to tell; return when that was. The
@@ -522,9 +431,9 @@ static PyObject *whorl_native_before(int index) {
                          (long long)look.starved, (long long)look.collected);
 }
 
-/* Write into a recording from now on, and copy stacks from a file; None: write nowhere. The thread writes
-   while Python's threads cannot. Raises what the memory's buffer does. */
-static int whorl_native_record(PyObject *memory, int stack_file) {
+/* Write into a recording from now on; None: write nowhere. The thread writes while Python's threads cannot.
+   Raises what the memory's buffer does. */
+static int whorl_native_record(PyObject *memory) {
     Py_buffer former, next = {0};
     if (memory != Py_None) {
         if (PyObject_GetBuffer(memory, &next, PyBUF_WRITABLE) < 0)
@@ -538,8 +447,6 @@ static int whorl_native_record(PyObject *memory, int stack_file) {
     pthread_mutex_lock(&whorl_native.mutex);
     former = whorl_native.recording;
     whorl_native.recording = next;
-    whorl_native.stack_file = stack_file;
-    whorl_native.copies_left = 0;
     pthread_mutex_unlock(&whorl_native.mutex);
     PyBuffer_Release(&former);
     return 0;
@@ -559,17 +466,15 @@ static void whorl_native_clear(void) {
 /* Return the oldest note as a tuple, or None. The native thread made it. */
 static PyObject *whorl_native_take(void) {
     whorl_note note = {.place = -1};
-    PyObject *sent;
     pthread_mutex_lock(&whorl_native.mutex);
     if (whorl_native.note_count > 0) {
-        note = whorl_native.notes[0];
-        memmove(whorl_native.notes, whorl_native.notes + 1, --whorl_native.note_count * sizeof note);
+        note = whorl_native_notes[0];
+        memmove(whorl_native_notes, whorl_native_notes + 1, --whorl_native.note_count * sizeof note);
     }
     pthread_mutex_unlock(&whorl_native.mutex);
     if (note.place < 0)
         return Py_NewRef(Py_None);
-    sent = note.sent ? Py_True : Py_False;
-    return Py_BuildValue("(iLOs)", note.place, (long long)note.when, sent, note.syscall);
+    return Py_BuildValue("(iLss)", note.place, (long long)note.when, note.stack, note.syscall);
 }
 
 /* Let the system end the process at a signal. Python goes on to know its handler. */

@@ -1,14 +1,14 @@
-"""The stacks of stalled threads: by Python's frames, or as the handler of a signal wrote them."""
+"""The stacks of stalled threads: by Python's frames, or as they were read from outside."""
 
 from __future__ import annotations
 
 import asyncio
-import faulthandler
+import functools
 import linecache
 import os
 import re
 import sys
-import time
+import threading
 from collections.abc import Callable, Iterator
 from types import CodeType
 from typing import Any, NamedTuple
@@ -22,8 +22,6 @@ from whorl.inspector.watching.text import shown
 from whorl.inspector.watching.watched import WatchedLoop
 
 MOST_FRAMES = 100  # of a stack
-ANSWER_TIME = 0.02  # the seconds in which a thread has to write its stack
-ANSWER_PAUSE = 0.0005
 # Any thread may ask tasks of this class, also without the GIL; until Python 3.14 not for their names.
 _TASK_WITH_LOCK: Any = getattr(asyncio.tasks, "_CTask", None)
 _NAMES_HAVE_LOCK = sys.version_info >= (3, 14)
@@ -66,20 +64,18 @@ def stack_of(
     loop: Loop | None,
     moment: Moment,
     late: bool,
-    ask: Callable[[int], tuple[Frame, ...]],
 ) -> tuple[Stack | None, str | None, str | None]:
     """Return the stack of a moment, the function that the loop called, and the task.
 
-    Without the GIL, frames of a running thread may end while another one follows them. `ask` returns what the
-    thread itself has written then. The system call is the one of now, if the loop has not gone on; of a loop
-    that is None, it has.
+    Without the GIL, frames of a running thread may end while another one follows them. So they are read from
+    outside. The system call is the one of now, if the loop has not gone on; of a loop that is None, it has.
     """
     code = moment.task_code
     if has_gil():
         frames = tuple(_frame(*line) for line in moment.lines)
         has_task = any(line is code for line, _ in moment.lines)
     else:
-        frames = () if watched.thread is None or loop is None else ask(watched.thread)
+        frames = () if watched.thread is None or loop is None else read_stack(watched.thread)
         has_task = code is not None and any(
             (frame.file, frame.function) == (code.co_filename, code.co_name) for frame in frames
         )
@@ -161,95 +157,19 @@ def parse_dumps(text: str, source_at: Callable[[str, int], str] = source_of) -> 
             frames = []
 
 
-class _Descriptor:
-    """A descriptor that is closed with the last reference: until then, a thread may be using it."""
-
-    def __init__(self, fd: int) -> None:
-        self.fd = fd
-
-    def __del__(self) -> None:
-        os.close(self.fd)
+def read_stack(thread: int) -> tuple[Frame, ...]:
+    """Return the stack of a thread, read from outside; none if it runs Python's code just then."""
+    return next(parse_dumps(looks.stack(thread, 1)), ()) if are_read_rightly() else ()
 
 
-#: The files to which a handler may still write. They stay open.
-_written: list[_Descriptor] = []
-
-
-class StackFile:
-    """A file in memory, to which the handler of a signal writes the stack of the thread that got it.
-
-    A thread may read it while another one closes it: the program may want no more of the inspector.
-    """
-
-    def __init__(self, signal: int) -> None:
-        self._signal = signal
-        self._file: _Descriptor | None = None
-
-    @property
-    def signal(self) -> int:
-        """The signal that may be sent, 0 for none."""
-        return 0 if self._file is None else self._signal
-
-    @property
-    def fd(self) -> int:
-        """The descriptor of the file; -1 while it is not open."""
-        file = self._file
-        return -1 if file is None else file.fd
-
-    def open(self) -> None:
-        """Let the signal's handler write to the file, if nobody uses that signal."""
-        if not self._signal or not is_unused(self._signal):
-            return
-        try:
-            fd = os.memfd_create("whorl-stacks")
-        except (OSError, AttributeError):
-            return
-        try:
-            faulthandler.register(self._signal, file=fd, all_threads=False, chain=False)
-        except (OSError, RuntimeError, ValueError):
-            os.close(fd)
-        else:
-            self._file = _Descriptor(fd)
-            looks.keep_errno(self._signal)
-
-    def close(self) -> None:
-        """Let the handler write no more."""
-        file, self._file = self._file, None
-        if file is not None:
-            if not looks.end_stacks(self._signal):
-                _written.append(file)
-            faulthandler.unregister(self._signal)
-
-    def ask(self, thread: int) -> tuple[Frame, ...]:
-        """Return the stack of a thread, which it writes itself; none if it does not do so soon."""
-        self.take()  # an answer that came late
-        deadline = time.monotonic() + ANSWER_TIME
-        file = self._file
-        if file is None or not looks.ask(thread):
-            return ()
-        written, earlier = 0, -1
-        while (written == 0 or written != earlier) and time.monotonic() < deadline:
-            time.sleep(ANSWER_PAUSE)
-            earlier, written = written, os.fstat(file.fd).st_size
-        return next(iter(self.take()), ())
-
-    def take(self) -> list[tuple[Frame, ...]]:
-        """Take the stacks that the signal's handler wrote, the oldest first."""
-        file = self._file
-        if file is None:
-            return []
-        text = os.pread(file.fd, 1 << 20, 0).decode("utf-8", "replace")
-        os.ftruncate(file.fd, 0)
-        os.lseek(file.fd, 0, os.SEEK_SET)
-        return list(parse_dumps(text))
-
-
-def is_unused(signal: int) -> bool:
-    """Return whether a signal has its default disposition: nobody catches or ignores it."""
-    try:
-        with open("/proc/self/status", encoding="ascii", errors="replace") as file:
-            text = file.read()
-    except OSError:
-        return False
-    masks = re.findall(r"^Sig(?:Ign|Cgt):\s*([0-9a-f]+)$", text, re.MULTILINE)
-    return len(masks) == 2 and not any(int(mask, 16) >> (signal - 1) & 1 for mask in masks)
+@functools.cache
+def are_read_rightly() -> bool:
+    """Return whether a stack that is read from outside is what Python says of it: here, of this thread."""
+    read = next(parse_dumps(looks.stack(threading.get_native_id(), 1), lambda file, line: ""), ())
+    known: list[tuple[str, int, str]] = []
+    frame: Any = sys._getframe(1)  # This function itself goes on to another line.
+    while frame is not None:
+        known.append((frame.f_code.co_filename, frame.f_lineno or 0, frame.f_code.co_qualname))
+        frame = frame.f_back
+    calls = [call[:3] for call in reversed(read[:-1])]
+    return bool(calls) and calls == known[: len(calls)]

@@ -5,10 +5,10 @@ threshold. The watchdog looks four times in that. It reads numbers that the loop
 the loop does nothing for it.
 
 While C code holds the interpreter's lock, this thread cannot look. The compiled build's native thread then
-asks the stalled thread for its stack by a signal. The handler is faulthandler's: it runs in the thread itself
-and writes to a file in memory. Uncompiled, the stack is taken when the lock is free, and is marked `late`.
+reads the stack from outside (`frames.h`), which the stalled thread does not notice. Uncompiled, the stack is
+taken when the lock is free, and is marked `late`.
 
-Without the GIL, the watchdog's thread asks for each stack by that signal. Uncompiled, there is none then.
+Without the GIL, the watchdog's thread reads each stack from outside. Uncompiled, there is none then.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from whorl.inspector.watching import looks, runs, threads
 from whorl.inspector.watching.collector import CollectionTimes
 from whorl.inspector.watching.looker import Looker
 from whorl.inspector.watching.reports import Reports
-from whorl.inspector.watching.stacks import StackFile
+from whorl.inspector.watching.stacks import are_read_rightly, parse_dumps
 from whorl.inspector.watching.teller import Teller
 from whorl.inspector.watching.watched import WatchedLoop
 
@@ -48,13 +48,12 @@ logger: logging.Logger = logging.getLogger("whorl.inspector")
 class Watchdog:
     """Watches `loop`, or with None every loop that runs. One lock guards each look."""
 
-    def __init__(self, loop: Loop | None, threshold: float, signal: int | None) -> None:
+    def __init__(self, loop: Loop | None, threshold: float) -> None:
         self._only = None if loop is None else weakref.ref(loop)
         self.collector: CollectionTimes = CollectionTimes()
         self._teller = Teller()
         self.reports: Reports = Reports(self._teller.tell)
-        self._stack_file = StackFile(signal or 0)
-        self._looker = Looker(self.reports, self.collector, self._take_notes, self._stack_file.ask)
+        self._looker = Looker(self.reports, self.collector, self._take_notes)
         self._set_threshold_only(threshold)
         self._forget_everything()
 
@@ -133,7 +132,6 @@ class Watchdog:
         """Begin anew in a forked child, with the first loop that runs there."""
         if self._is_native:
             looks.forget_native()
-        self._stack_file.close()
         self._close_all()
         self._forget_everything()
 
@@ -145,9 +143,7 @@ class Watchdog:
             self._set_threshold_only(threshold)
             if self._is_native:
                 looks.stop_native()
-                self._is_native = looks.start_native(
-                    self._looker.threshold_ns, self._interval_ns, self._stack_file.signal
-                )
+                self._start_native()
             for watched in list(self._watched.values()):
                 watched.key = watched.turn = None
                 watched.place = self._place_of(watched.reference(), watched)
@@ -181,10 +177,7 @@ class Watchdog:
                 return
             self._end.acquire()
             if looks.HAS_NATIVE:
-                self._stack_file.open()
-                self._is_native = looks.start_native(
-                    self._looker.threshold_ns, self._interval_ns, self._stack_file.signal
-                )
+                self._start_native()
                 self.record_into(self._recording)
             thread = threading.Thread(target=self._run, name="whorl-watchdog", daemon=True)
             self._thread = thread
@@ -202,14 +195,16 @@ class Watchdog:
         """Let the native thread write what it sees into this recording; None ends that."""
         self._recording = memory
         if self._is_native:
-            looks.record(memory, self._stack_file.fd)
+            looks.record(memory)
+
+    def _start_native(self) -> None:
+        self._is_native = looks.start_native(self._looker.threshold_ns, self._interval_ns, are_read_rightly())
 
     def _stop_native(self) -> None:
         if self._is_native:
             looks.stop_native()
-            looks.record(None, -1)
+            looks.record(None)
             self._is_native = False
-        self._stack_file.close()
 
     # The loops.
 
@@ -272,7 +267,7 @@ class Watchdog:
             except Exception:  # There is no memory for a number.
                 time.sleep(RETRY_WAIT)
         if self._is_native:
-            looks.beat(0)
+            looks.beat(False)
 
     def _look_and_pause(self, end: Any) -> None:
         try:
@@ -318,10 +313,10 @@ class Watchdog:
         with self._lock:
             if self.at_look is not None:  # This may wait for a lock.
                 if self._is_native:
-                    looks.beat(self._looker.thread_number)
+                    looks.beat(True)
                 self.at_look()
             if self._is_native:
-                looks.beat(self._looker.thread_number)
+                looks.beat(True)
             self._has_notes = False
             self._take_notes()
             is_awake = False
@@ -347,16 +342,14 @@ class Watchdog:
         if not notes:
             return
         self._has_notes = True
-        dumps = iter(self._stack_file.take())
         places = {watched.place: watched for watched in list(self._watched.values())}
         gone = {watched.last_place: (watched, until) for watched, until in list(self._gone)}
-        for place, when, was_sent, call in notes:
-            frames = next(dumps, None) if was_sent else None
+        for place, when, text, call in notes:
             watched = places.get(place)
             if place in gone and when <= gone[place][1]:
                 watched = gone[place][0]
             if watched is not None:
-                watched.notes.append((when, frames, call))
+                watched.notes.append((when, next(parse_dumps(text), None), call))
 
 
 def has_real_clock(loop: Loop) -> bool:

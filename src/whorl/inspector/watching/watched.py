@@ -113,16 +113,22 @@ class WatchedLoop:
         return self.active_ns - before
 
     def noted_stacks(self) -> tuple[Stack, ...]:
-        """Return the stacks that came by the signal."""
+        """Return the stacks that the native thread read."""
         return tuple(
             Stack(when - self.began_ns, frames, *threads.describe_call(call), False)
             for when, frames, call in self.notes
             if frames is not None and when > self.began_ns
         )
 
+    def _noted_sleep(self) -> int:
+        """Return how long the native thread saw the thread asleep in one system call since `began_ns`."""
+        calls = {call for _, _, call in self.notes}
+        is_asleep = len(calls) == 1 and threads.describe_call(*calls)[0] not in (None, "running", "futex")
+        return max(0, self.notes[-1][0] - self.began_ns) if is_asleep else 0
+
     def shares(self, now: int, *, has_ended: bool = False) -> Shares:
         """Return what the thread did since `began_ns`."""
-        found = shares_of(self, self.latest, now, has_ended)
+        found = shares_of(self, self.latest, now, has_ended, self._noted_sleep())
         self.asleep_ns = found.asleep_ns or 0
         return found
 
@@ -154,12 +160,14 @@ class LongTurn:
         self.is_logged = False
 
 
-def shares_of(what: WatchedLoop | LongTurn, usage: Usage, now: int, has_ended: bool) -> Shares:
+def shares_of(
+    what: WatchedLoop | LongTurn, usage: Usage, now: int, has_ended: bool, noted_sleep: int = 0
+) -> Shares:
     """Return what a thread did since `began_ns`, by its times now; if that has ended, by its times then.
 
     The kernel counts a wait for a processor when it is over. So while what lasts is ready to run, what was
     not surely sleep counts as waiting. A thread that has ended it had a processor since, so no wait is left
-    out.
+    out. `noted_sleep` is how long the native thread saw it asleep in one system call.
     """
     length, base = now - what.began_ns, what.base
     gc_ns = min(usage.collector_ns - base.collector_ns, length)
@@ -171,12 +179,14 @@ def shares_of(what: WatchedLoop | LongTurn, usage: Usage, now: int, has_ended: b
     starved = min(usage.starved_ns - base.starved_ns, length - running)
     asleep = length - running - starved
     if not has_ended and what.thread is not None and threads.is_runnable(what.thread):
-        asleep = min(asleep, what.asleep_ns)
+        asleep = min(asleep, max(what.asleep_ns, noted_sleep))
         starved = length - running - asleep
     blocked = asleep
     if not what.is_blocked:
-        # The thread may have slept because the watchdog's had the interpreter's lock, and no processor.
-        blocked = max(0, asleep - (usage.looker_starved_ns - base.looker_starved_ns))
+        # The thread may have slept because the watchdog's had the interpreter's lock, and no processor. Then
+        # it was in no system call but futex.
+        looker_starved = usage.looker_starved_ns - base.looker_starved_ns
+        blocked = max(0, asleep - looker_starved, min(asleep, noted_sleep))
     return Shares(running, starved, asleep, gc_ns, running + blocked)
 
 
