@@ -313,7 +313,9 @@ def wait_text(figures: TaskFigures) -> str:
         return "" if figures.state == "waiting" else f"is {figures.state}"
     if wait.timeout_in is None:
         return wait.text
-    return f"{wait.text}; timeout in {duration(wait.timeout_in)}"
+    left = wait.timeout_in
+    when = f"in {duration(left)}" if left >= 0 else f"overdue by {duration(-left)}"
+    return f"{wait.text}; timeout {when}"
 
 
 def summary(found: list[TaskFigures]) -> str:

@@ -18,7 +18,8 @@ from asyncio import base_subprocess, locks, queues, streams, subprocess, taskgro
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from whorl.aio.connections import connect, server, start_tls, subprocesses
+from whorl.aio.connections import connect, resolver, server, start_tls, subprocesses
+from whorl.aio.connections.name_lookup import NameLookups
 from whorl.aio.connections.server import Server
 from whorl.aio.files import await_request
 from whorl.aio.futures.future import Future as OwnFuture
@@ -175,6 +176,14 @@ class Tables:
             id(job._future): job for job in unfinished_jobs() if job._loop is loop
         }
 
+        shared = list(loop._shared.values())
+        lookups = next((thing for thing in shared if type(thing) is NameLookups), None)
+        #: By future: the host that is looked up, and for how many seconds.
+        self.lookups: dict[int, tuple[bytes | None, float]] = {
+            id(future): (host, (self.now_ns - began_ns) / 1e9)
+            for future, host, began_ns in (() if lookups is None else lookups.under_way())
+        }
+
     def _note_timer(self, timer: Any) -> None:
         callback, args = timer._callback, timer._args
         if timer._cancelled or callback is None:
@@ -210,8 +219,13 @@ Describer = Callable[[Tables, list[Link], Any], "TaskWait | None"]
 
 def _sleep(tables: Tables, links: list[Link], future: Any) -> TaskWait:
     due = tables.timers.get(id(future))
-    text = "a sleep" if due is None else f"a sleep, due in {duration(due)}"
+    text = "a sleep" if due is None else f"a sleep, {_due(due)}"
     return TaskWait("timer", text, due_in=due)
+
+
+def _due(seconds: float) -> str:
+    """Return when a timer is due: one whose time has passed waits for a loop that is busy."""
+    return f"due in {duration(seconds)}" if seconds >= 0 else f"overdue by {duration(-seconds)}"
 
 
 def _lock(tables: Tables, links: list[Link], future: Any) -> TaskWait | None:
@@ -267,6 +281,17 @@ def _queue_join(tables: Tables, links: list[Link], future: Any) -> TaskWait | No
         return None
     rest = _number(field(queue, "_unfinished_tasks"))
     return TaskWait("queue", f"task_done of {identity(queue)}, {rest} items left")
+
+
+def _look_up(tables: Tables, links: list[Link], future: Any) -> TaskWait | None:
+    known = tables.lookups.get(id(future))
+    if known is not None:
+        host = "a port" if known[0] is None else shown(known[0])
+        return TaskWait("lookup", f"a look-up of {host} for {duration(known[1])}")
+    asking = links[0].awaitable
+    own = (asking.__name__, asking.__qualname__)  # It refers to these as well.
+    texts = (thing for thing in links[0].objects() if type(thing) in (str, bytes) and thing not in own)
+    return TaskWait("lookup", f"a look-up of {shown(next(texts, 'a name'))} in a thread of an executor")
 
 
 def _waiting(thing: Any, name: str) -> str:
@@ -489,6 +514,7 @@ def _functions() -> Iterator[tuple[Any, Describer]]:
         for function in vars(module).values():
             if isinstance(function, types.FunctionType) and function.__module__ == module.__name__:
                 yield function, _setting_up
+    yield resolver.getaddrinfo, _look_up
     yield server.Server.serve_forever, _serving
     yield server.Server.wait_closed, _server_closed
     yield await_request.await_request, _request
@@ -524,7 +550,7 @@ def describe_future(tables: Tables, future: Any) -> TaskWait:
         return TaskWait("job", f"a thread of an executor: {named}")
     due = tables.timers.get(id(future))
     if due is not None:
-        return TaskWait("timer", f"a timer, due in {duration(due)}", due_in=due)
+        return TaskWait("timer", f"a timer, {_due(due)}", due_in=due)
     for callback in callbacks_of(future):
         found = _from_callback(tables, callback)
         if found is not None:
