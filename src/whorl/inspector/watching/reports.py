@@ -21,7 +21,7 @@ logger: logging.Logger = logging.getLogger("whorl.inspector")
 
 
 class Reports:
-    """The stalls of a process. `hand_over` lets code of others run elsewhere; it returns False if it cannot."""
+    """The stalls of a process. `hand_over` lets code of others run elsewhere, and returns if it does."""
 
     def __init__(self, hand_over: Callable[[Callable[[], object]], bool]) -> None:
         self._hand_over = hand_over
