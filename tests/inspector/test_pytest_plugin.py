@@ -72,6 +72,35 @@ def test_without_a_limit_no_test_fails(tmp_path: Path) -> None:
     assert code == 0, output
 
 
+def test_limit_without_a_loop_of_whorls_is_told_once(tmp_path: Path) -> None:
+    words = "whorl: no test with a limit for stalls ran a loop of Whorl's"
+    options = ("--whorl-max-stall=100ms", "-k")
+    code, output = run(tmp_path, *options, "outside")
+    assert (code, output.count(words)) == (0, 1), output
+    code, output = run(tmp_path, *options, "outside or 3")
+    assert (code, output.count(words)) == (0, 0), output
+
+
+@pytest.mark.gil("the watchdog sees whole batches without it")
+def test_iteration_of_many_callbacks_fails_a_test(tmp_path: Path) -> None:
+    more = """
+def busy():
+    end = time.thread_time() + 0.002
+    while time.thread_time() < end:
+        pass
+
+def test_many():
+    async def main():
+        for _ in range(200):
+            asyncio.get_running_loop().call_soon(busy)
+        await asyncio.sleep(0)
+    whorl.run(main())
+"""
+    code, output = run(tmp_path, "--whorl-max-stall=100ms", "-k", "many", more=more)
+    assert code == 1, output
+    assert "callbacks of one iteration, most of all busy (test_it.py:" in output
+
+
 def test_a_mark_comes_before_the_option(tmp_path: Path) -> None:
     more = """
 @pytest.mark.whorl(max_stall="3s")

@@ -9,6 +9,9 @@ import logging
 import multiprocessing
 import os
 import re
+import selectors
+import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -131,6 +134,23 @@ def test_a_blocking_open_names_the_path(inspect: Inspect, tmp_path: Path) -> Non
 
 
 @needs_stacks
+def test_blocking_receive_names_the_peer(inspect: Inspect) -> None:
+    seen = StallsSeen(inspect(threshold=THRESHOLD))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        ours = socket.create_connection(server.getsockname())
+        theirs, _ = server.accept()
+        thread = threading.Thread(target=lambda: whorl.run(run_step(lambda: ours.recv(1))))
+        thread.start()
+        stall = seen.wait_for(lambda stall: not stall.ended)
+        theirs.send(b"x")
+        thread.join()
+        host, port = ours.getpeername()
+        ours.close()
+        theirs.close()
+    assert (stall.syscall, stall.file) == ("recvfrom", f"a socket to {host}:{port}")
+
+
+@needs_stacks
 def test_a_long_stall_has_several_stacks(inspect: Inspect) -> None:
     [stall] = stalls_of(inspect(threshold=0.02), lambda: time.sleep(0.4))
     ages = [stack.after_ns for stack in stall.stacks]
@@ -218,6 +238,63 @@ def test_long_callback_among_short_ones_is_one_stall(inspect: Inspect) -> None:
     assert inspected.watchdog is not None
     inspected.watchdog.look_now()
     assert [stall.reason for stall in inspected.stalls()] == ["asleep"]
+
+
+@pytest.mark.gil("other threads may look at the frames of a thread")
+@pytest.mark.parametrize("poller", [None, "io_uring"])
+def test_signal_handler_that_blocks_inside_of_the_poll_is_a_stall(inspect: Inspect, poller: Any) -> None:
+    inspected = inspect(threshold=THRESHOLD)
+    watchdog = inspected.watchdog
+    assert watchdog is not None
+    began = time.monotonic()
+
+    def wait_long(number: int, frame: object) -> None:
+        for _ in range(12):  # The watchdog looks seldom at a loop that sleeps.
+            watchdog._end_pause()
+            time.sleep(0.05)
+        loop.call_soon_threadsafe(loop.stop)
+
+    loop: Any = whorl.EventLoop(poller=poller)
+    former = signal.signal(signal.SIGUSR1, wait_long)
+    timer = threading.Timer(0.2, signal.pthread_kill, (threading.get_ident(), signal.SIGUSR1))
+    timer.start()
+    try:
+        loop.run_forever()
+    finally:
+        signal.signal(signal.SIGUSR1, former)
+        timer.join()
+        loop.close()
+    watchdog.look_now()
+    [stall] = inspected.stalls()
+    assert (stall.ended, stall.reason) == (True, "asleep")
+    assert (stall.call or "").endswith("wait_long")
+    assert "time.sleep(0.05)" in lines_of(stall)
+    if poller is None:  # With io_uring it may run when the loop is awake already.
+        assert stall.handler
+        assert " in a signal handler blocked the loop" in stall.summary()
+    assert 400_000_000 < stall.length_ns < (time.monotonic() - began - 0.2) * 1e9
+
+
+@pytest.mark.gil("other threads may look at the frames of a thread")
+def test_loop_that_sleeps_runs_no_signal_handler(inspect: Inspect) -> None:
+    inspected = inspect(threshold=THRESHOLD)
+    watchdog = inspected.watchdog
+    assert watchdog is not None
+    for run in (lambda: whorl.run(asyncio.sleep(0.3)), run_with_selectors):
+        thread = threading.Thread(target=run)
+        thread.start()
+        while thread.is_alive():
+            watchdog._end_pause()
+            thread.join(0.02)
+    watchdog.look_now()
+    assert inspected.stalls() == []
+
+
+def run_with_selectors() -> None:
+    """Let a loop sleep in Python code."""
+    loop: Any = whorl.EventLoop(poller=selectors.DefaultSelector())
+    loop.run_until_complete(asyncio.sleep(0.3))
+    loop.close()
 
 
 def test_a_busy_loop_that_polls_often_is_no_stall(inspect: Inspect) -> None:

@@ -26,7 +26,7 @@ class LoopMetrics(NamedTuple):
     writes: int  #: calls of the kernel that took bytes
     timers_fired: int  #: timers that fell due
     jobs_waiting: int  #: jobs that wait for a thread of a pool
-    jobs_running: int  #: jobs that a thread of a pool has begun
+    jobs_running: int  #: jobs that a thread of a pool has begun, and all look-ups of names
     accepts: int  #: connections that servers have accepted
     connections_opened: int  #: connections that got a transport or a handle
     connections_closed: int  #: those of them that are closed

@@ -19,6 +19,8 @@ from whorl.inspector.settings import checked, duration
 
 _OPTION = "whorl_max_stall"
 _STARTED = pytest.StashKey[Inspector]()
+#: Whether a loop of Whorl's has run in a test with a limit; absent: no test had one.
+_HAS_WATCHED = pytest.StashKey[bool]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -35,6 +37,14 @@ def pytest_configure(config: pytest.Config) -> None:
         _limit_of_all(config)
     except ValueError as error:
         raise pytest.UsageError(f"{_OPTION}: {error}") from None
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Say so if there was a limit and no loop that it could watch."""
+    if config.stash.get(_HAS_WATCHED, True) is False:
+        terminalreporter.write_line(
+            "whorl: no test with a limit for stalls ran a loop of Whorl's", yellow=True
+        )
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -57,13 +67,15 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
         return (yield)
     watchdog = _inspector(item.config, limit).watchdog
     assert watchdog is not None  # It watches every loop.
-    before, began_ns = watchdog.threshold, time.monotonic_ns()
+    before, began_ns, runs = watchdog.threshold, time.monotonic_ns(), watchdog.runs
     watchdog.set_threshold(limit)
     try:
         result = yield
         watchdog.look_now()
     finally:
         watchdog.set_threshold(before)
+        has_watched = item.config.stash.get(_HAS_WATCHED, False) or watchdog.runs != runs
+        item.config.stash[_HAS_WATCHED] = has_watched
     stalls = [stall for stall in watchdog.reports.stalls() if stall.began_ns >= began_ns]
     if stalls:
         texts = "\n\n".join(stall.text() for stall in stalls)

@@ -1,4 +1,4 @@
-"""What a recording says of the present."""
+"""A recording tells of the present, too."""
 
 from __future__ import annotations
 

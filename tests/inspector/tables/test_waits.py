@@ -47,6 +47,41 @@ def run(main: Coroutine[Any, Any, Any], kind: str) -> Any:
     return whorl.run(main, tasks=kind) if kind == "compiled" else whorl.run(main)
 
 
+def test_look_up_of_a_name_is_named_and_counted() -> None:
+    async def main() -> None:
+        loop: Any = asyncio.get_running_loop()
+        task = asyncio.create_task(loop.getaddrinfo("localhost", 80))
+        await asyncio.sleep(0)  # It asks, and no poll takes an answer before this task goes on.
+        found = next(figures for figures in tasks(loop) if figures.id == id(task))
+        assert found.waits_for is not None
+        assert found.waits_for.kind == "lookup"
+        how = r"for \d+\.\d m?s" if whorl.compiled else "in a thread of an executor"
+        assert re.fullmatch(f"a look-up of localhost {how}", found.waits_for.text)
+        if whorl.compiled:  # A thread of the executor may have answered already.
+            assert loop.metrics().jobs_running == 1
+        await task
+        assert (loop.metrics().jobs_running, loop.metrics().jobs_waiting) == (0, 0)
+
+    whorl.run(main())
+
+
+@pytest.mark.skipif(not whorl.compiled, reason="uncompiled, the loop's executor is asked")
+def test_look_up_that_is_given_up_is_counted_no_more() -> None:
+    loop: Any = whorl.EventLoop()
+
+    async def main() -> None:
+        asked = [asyncio.create_task(loop.getaddrinfo("localhost", port)) for port in (80, 81)]
+        await asyncio.sleep(0)
+        asked[0].cancel()
+        await asyncio.sleep(0)
+        assert loop.metrics().jobs_running == 1
+        await asked[1]
+        assert loop.metrics().jobs_running == 0
+
+    loop.run_until_complete(main())
+    loop.close()
+
+
 @KINDS
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_wait_is_named(name: str, kind: str) -> None:

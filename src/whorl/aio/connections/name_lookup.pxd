@@ -54,7 +54,7 @@ cdef object audit
 cdef class NameLookups(IOHandle):
     cdef Channel *_channel
     cdef Loop _machine
-    cdef dict _futures
+    cdef dict _waiting
     cdef uint64_t _last_number
 
     @cython.locals(fd=int)
@@ -116,7 +116,7 @@ cdef inline object finish_lookups(NameLookups lookups):
         lookup = next
         next = lookup.next
         try:
-            finish_lookup(lookups._futures.pop(lookup.number, None), lookup)
+            finish_lookup(lookups._waiting.pop(lookup.number, None), lookup)
         except BaseException as error:  # The others get theirs all the same.
             failure = error
         free_lookup(lookup)
@@ -124,10 +124,14 @@ cdef inline object finish_lookups(NameLookups lookups):
         raise failure
 
 
-cdef inline object finish_lookup(object future, Lookup *lookup):
+cdef inline object finish_lookup(tuple waiting, Lookup *lookup):
     cdef list rows = None
     cdef object failure = None
-    if future is None or future.done():
+    cdef object future
+    if waiting is None:
+        return None
+    future = waiting[0]
+    if future.done():
         return None
     if lookup.code == EAI_SYSTEM:
         failure = os_error(lookup.error)

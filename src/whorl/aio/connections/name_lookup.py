@@ -58,13 +58,14 @@ if not cython.compiled:
 class NameLookups(IOHandle):
     """The look-ups of one loop. The threads hand their answers over and write to its counter."""
 
-    __slots__ = ("_futures", "_last_number", "_machine")
+    __slots__ = ("_last_number", "_machine", "_waiting")
 
     def __init__(self, loop: AnyLoop) -> None:
         IOHandle.__init__(self, loop)
         loop._mark_internal(self)
         self._machine = loop
-        self._futures: dict[int, Any] = {}  # those that wait, by the number of the look-up
+        # By the number of the look-up: the future that waits, the host, and when that was.
+        self._waiting: dict[int, tuple[Any, bytes | None, int]] = {}
         self._last_number = 0
         self._edge = True  # Each write is an edge, so the counter is never read.
         self._open()
@@ -102,20 +103,30 @@ class NameLookups(IOHandle):
     ) -> int:
         """Look a name up; `future` gets the answer. Return its number, or 0 if there is no thread for it."""
         number = self._last_number = self._last_number + 1
-        self._futures[number] = future
+        self._waiting[number] = (future, host, self._machine._kernel.now())
         if begin_lookup(self, host, port, family, kind, protocol, flags):
             self._machine._poller.empty_polls = 0
+            self._machine._figures.count_jobs(1, 1, 0)
             return number
-        del self._futures[number]
+        del self._waiting[number]
         return 0
+
+    def under_way(self) -> list[tuple[Any, bytes | None, int]]:
+        """Return the future, the host and the beginning of each look-up that somebody waits for."""
+        return list(self._waiting.values())
 
     def give_up(self, number: int) -> None:
         """Forget a future that does not wait any more, and its look-up if no thread has begun it."""
-        if self._futures.pop(number, None) is not None:
+        if self._waiting.pop(number, None) is not None:
+            self._machine._figures.count_jobs(0, 0, 1)
             withdraw_lookup(self, number)
 
     def _on_events(self, seen: int) -> None:
-        finish_lookups(self)
+        before = len(self._waiting)
+        try:
+            finish_lookups(self)
+        finally:
+            self._machine._figures.count_jobs(0, 0, before - len(self._waiting))
 
     def _release(self) -> None:
         self._machine._poller.remove(self)
@@ -125,7 +136,8 @@ class NameLookups(IOHandle):
     def end(self) -> None:
         """Forget all look-ups: the loop is closed."""
         self._release()
-        self._futures.clear()
+        self._machine._figures.count_jobs(0, 0, len(self._waiting))
+        self._waiting.clear()
 
     def __del__(self) -> None:
         close_lookups(self)  # The loop was never closed.

@@ -18,7 +18,8 @@ from asyncio import base_subprocess, locks, queues, streams, subprocess, taskgro
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from whorl.aio.connections import connect, server, start_tls, subprocesses
+from whorl.aio.connections import connect, resolver, server, start_tls, subprocesses
+from whorl.aio.connections.name_lookup import NameLookups
 from whorl.aio.connections.server import Server
 from whorl.aio.files import await_request
 from whorl.aio.futures.future import Future as OwnFuture
@@ -37,6 +38,7 @@ from whorl.inspector.tables.wording import (
     address,
     count,
     due_text,
+    duration,
     field,
     function_name,
     identity,
@@ -175,6 +177,14 @@ class Tables:
             id(job._future): job for job in unfinished_jobs() if job._loop is loop
         }
 
+        shared = list(loop._shared.values())
+        lookups = next((thing for thing in shared if type(thing) is NameLookups), None)
+        #: By future: the host that is looked up, and for how many seconds.
+        self.lookups: dict[int, tuple[bytes | None, float]] = {
+            id(future): (host, (self.now_ns - began_ns) / 1e9)
+            for future, host, began_ns in (() if lookups is None else lookups.under_way())
+        }
+
     def read_timers(self) -> Iterator[None]:
         """Note the loop's timers, which may be many: some of them before each value that this yields."""
         for number, timer in enumerate(_timers(self.loop)):
@@ -274,6 +284,17 @@ def _queue_join(tables: Tables, links: list[Link], future: Any) -> TaskWait | No
         return None
     rest = _number(field(queue, "_unfinished_tasks"))
     return TaskWait("queue", f"task_done of {identity(queue)}, {rest} items left")
+
+
+def _look_up(tables: Tables, links: list[Link], future: Any) -> TaskWait | None:
+    known = tables.lookups.get(id(future))
+    if known is not None:
+        host = "a port" if known[0] is None else shown(known[0])
+        return TaskWait("lookup", f"a look-up of {host} for {duration(known[1])}")
+    asking = links[0].awaitable
+    own = (asking.__name__, asking.__qualname__)  # It refers to these as well.
+    texts = (thing for thing in links[0].objects() if type(thing) in (str, bytes) and thing not in own)
+    return TaskWait("lookup", f"a look-up of {shown(next(texts, 'a name'))} in a thread of an executor")
 
 
 def _waiting(thing: Any, name: str) -> str:
@@ -496,6 +517,7 @@ def _functions() -> Iterator[tuple[Any, Describer]]:
         for function in vars(module).values():
             if isinstance(function, types.FunctionType) and function.__module__ == module.__name__:
                 yield function, _setting_up
+    yield resolver.getaddrinfo, _look_up
     yield server.Server.serve_forever, _serving
     yield server.Server.wait_closed, _server_closed
     yield await_request.await_request, _request

@@ -33,7 +33,7 @@ COUNTERS = (
 GAUGES = (
     Figure("ready", "{callback}", "Callbacks that wait for the next turn."),
     Figure("jobs_waiting", "{job}", "Jobs that wait for a thread of a pool."),
-    Figure("jobs_running", "{job}", "Jobs that a thread of a pool has begun."),
+    Figure("jobs_running", "{job}", "Jobs that a thread of a pool has begun, and look-ups of names."),
 )
 HISTOGRAMS = (
     Figure("away", "s", "Time from the end of a poll to the beginning of the next: the loop answers nobody."),

@@ -320,6 +320,8 @@ def _stall_line(stall: dict[str, Any], now_ns: int, is_living: bool) -> StallLin
 def _whose(stall: dict[str, Any]) -> str:
     """Return the line or the call that stalled, and its task unless that says the same."""
     call = shown(stall.get("place") or stall.get("call") or "a callback")
+    if stall.get("handler") is True:
+        return f"{call} in a signal handler"
     if not stall.get("task"):
         return call
     task = shown(stall["task"])

@@ -14,7 +14,7 @@ RUNS_KEPT = 256  # of each thread
 
 
 class _Runs:
-    """How long the collector ran in one thread, and its last runs."""
+    """The time of the collector in one thread, and its last runs."""
 
     def __init__(self) -> None:
         self.total_ns: int = 0

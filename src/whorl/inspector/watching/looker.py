@@ -68,7 +68,8 @@ class Looker:
         """Look at one loop, or note that it is gone since then; return whether it is awake."""
         watched.take_over(self.collector)
         before, progress = watched.progress, None if loop is None else looks.progress_of(loop)
-        is_idle = progress is None or progress[4]
+        watched.handler = watched.handler_in(loop) if progress is not None and progress[4] else None
+        is_idle = progress is None or (progress[4] and watched.handler is None)
         now = time.monotonic_ns()
         is_late = self._late_by(now, watched.looked_ns) >= LOCK_WAIT_NS
         if loop is not None and is_idle and progress == before and not is_late:
@@ -84,12 +85,16 @@ class Looker:
         earlier, watched.latest = watched.latest, self.usage(watched)
         self.take_notes()
         now = time.monotonic_ns() if loop is not None else gone_ns
+        seen = progress
         watched.progress = progress = None if loop is None else looks.progress_of(loop)
+        if progress != seen:
+            watched.handler = None  # It has returned meanwhile.
         looked, watched.looked_ns = watched.looked_ns, now
         kept = lock_kept(earlier, watched.latest, self._late_by(now, looked))
         active = watched.count_active(loop, now - looked)
         aways, watched.aways = watched.aways, looks.count_aways(watched.figures, self.threshold_ns)
-        key = None if progress is None or progress[4] else progress[:5]
+        is_idle = progress is None or (progress[4] and watched.handler is None)
+        key = None if progress is None or is_idle else progress[:5]
         if loop is not None and key is not None and key == watched.key:
             watched.seen_ns = now
             watched.lock_kept_ns += kept
@@ -113,7 +118,7 @@ class Looker:
             watched.next_ns = self.threshold_ns
             watched.is_logged = watched.is_blocked = False
             began = looks.call_began(loop)
-            if not began and key[3] <= 1:
+            if not began and key[3] <= 1 and not key[4]:
                 began = progress[5]  # The first callback since the poll: it began right then.
             if looked < began <= now:
                 ago = now - began
@@ -171,7 +176,10 @@ class Looker:
                 stack, call, task = stack_of(watched, loop, moment, late)
             if stack is not None and not noted and not (late and any(not earlier.late for earlier in stacks)):
                 stacks.append(stack)
+            call = watched.handler or call
             stall = changed(stall, call=stall.call or call, task=stall.task or task)
+        if watched.handler is not None:
+            stall = changed(stall, handler=True)
         stall = _with_stacks(stall, tuple(stacks[:MOST_STACKS]))
         stall = self._update(watched, stall, shares, now, ended=False)
         watched.notes.clear()

@@ -22,10 +22,10 @@ logger: logging.Logger = logging.getLogger("whorl.inspector")
 
 
 class Reports:
-    """The stalls of a process. `tell` lets code of others run elsewhere; it returns False if it cannot."""
+    """The stalls of a process. `hand_over` lets code of others run elsewhere, and returns if it does."""
 
-    def __init__(self, tell: Callable[[Callable[[], object]], bool]) -> None:
-        self._tell = tell
+    def __init__(self, hand_over: Callable[[Callable[[], object]], bool]) -> None:
+        self._hand_over = hand_over
         self._listeners: list[Callable[[Stall], object]] = []
         #: Called with a stall when it is first seen, at each further stack, and when it has ended.
         self.at_change: Callable[[Stall], object] | None = None
@@ -77,7 +77,7 @@ class Reports:
         watched.stall = None
         self.notify(stall)
         if watched.is_logged:
-            self._tell(functools.partial(logger.info, "%s", stall.summary()))
+            self._hand_over(functools.partial(logger.info, "%s", stall.summary()))
         else:
             self.log(stall)
 
@@ -102,7 +102,7 @@ class Reports:
     def notify(self, stall: Stall) -> None:
         """Let the listeners be called with a stall. One that does not return keeps the others from it."""
         if self._listeners:
-            self._tell(functools.partial(self._call_listeners, stall))
+            self._hand_over(functools.partial(self._call_listeners, stall))
 
     def _call_listeners(self, stall: Stall) -> None:
         for listener in list(self._listeners):
@@ -127,7 +127,7 @@ class Reports:
         now = time.monotonic_ns()
         more = f"\n(and {count(self._unlogged, 'more stall')})" if self._unlogged else ""
         is_quiet = now - self._logged_ns >= QUIET_NS
-        if is_quiet and self._tell(functools.partial(logger.warning, "%s%s", stall.text(), more)):
+        if is_quiet and self._hand_over(functools.partial(logger.warning, "%s%s", stall.text(), more)):
             self._unlogged, self._latest, self._logged_ns = 0, None, now
         else:
             self._unlogged += 1

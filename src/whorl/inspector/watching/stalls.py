@@ -55,6 +55,7 @@ class Stall:
     task: str | None  #: the task whose step it is
     stacks: tuple[Stack, ...]
     callbacks: int = 0  #: how many callbacks the turn had; 0 if it is one callback
+    handler: bool = False  #: whether the call is a handler of a signal, which runs while the loop sleeps
     callers: tuple[Caller, ...] = ()  #: of a turn, those first that took longest
 
     @property
@@ -96,7 +97,8 @@ class Stall:
 
     def summary(self) -> str:
         """Return one line: how long, which line of the program, and why."""
-        what = f"{self.place or self.call or 'a callback'}{f' in {self.task}' if self.task else ''}"
+        inside = " in a signal handler" if self.handler else f" in {self.task}" if self.task else ""
+        what = f"{self.place or self.call or 'a callback'}{inside}"
         if self.callers:
             number = f"{self.callbacks:,}" if self.callbacks else "many"
             what = f"{number} callbacks of one iteration, most of all {what},"

@@ -6,8 +6,10 @@ Each function returns None where the system does not tell.
 from __future__ import annotations
 
 import os
+import socket
 import time
 
+from whorl.inspector.tables.wording import address
 from whorl.inspector.watching.text import shown
 
 LONGEST_PATH = 256
@@ -126,8 +128,20 @@ def name_of_call(text: str) -> str | None:
 
 
 def _file_of(fd: int) -> str | None:
+    """Return the path of a descriptor's file; of a connection, its peer."""
     try:
-        return shown(os.readlink(f"/proc/self/fd/{fd}"))
+        path = os.readlink(f"/proc/self/fd/{fd}")
+        peer = _peer_of(fd) if path.startswith("socket:[") else None
+    except OSError:
+        return None
+    return shown(path) if peer is None else f"a socket to {peer}"
+
+
+def _peer_of(fd: int) -> str | None:
+    """Return the peer of a connection; None if it has none with a name."""
+    try:
+        with socket.socket(fileno=os.dup(fd)) as twin:
+            return address(twin.getpeername())
     except OSError:
         return None
 

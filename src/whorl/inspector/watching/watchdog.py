@@ -63,6 +63,8 @@ class Watchdog:
     at_look: Callable[[], object] | None = None
     #: Whether that is to be called often while all loops go on.
     looks_often: bool = False
+    #: How often a loop began to run that is watched.
+    runs: int = 0
 
     @property
     def starved(self) -> int:
@@ -219,7 +221,11 @@ class Watchdog:
     def _loop_runs(self, loop: Any) -> None:
         """Note that a loop begins to run, in this thread."""
         if self._is_meant(loop):
+            self.runs += 1
             self._add(loop, threading.get_native_id())
+            known = self._watched.get(id(loop))
+            if known is not None:
+                known.begins_run()
 
     def _add(self, loop: Loop, thread: int | None) -> None:
         known = self._watched.get(id(loop))
@@ -303,6 +309,7 @@ class Watchdog:
         return not self.looks_often and all(
             watched.place >= 0
             and watched.stall is None
+            and watched.handler is None
             and not watched.is_starving
             and (watched.turn is None or watched.turn.stall is None)
             for watched in list(self._watched.values())

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import time
 import weakref
 from collections import Counter
 from collections.abc import Callable
+from types import FrameType
 from typing import Any, NamedTuple
 
 from whorl.core.loop.loop import Loop
+from whorl.core.pollers.selector import SelectorPoller
 from whorl.inspector.watching import looks, threads
 from whorl.inspector.watching.collector import CollectionTimes
+from whorl.inspector.watching.own_thread import has_gil
 from whorl.inspector.watching.stalls import Frame, Stack, Stall
+from whorl.inspector.watching.text import shown
 
 LOCK_WAIT_NS = 30_000_000  # A wait for the interpreter's lock is no longer, unless C code keeps the lock.
+
+_INSPECTOR = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
+_WHORL = os.path.join(os.path.dirname(os.path.dirname(_INSPECTOR)), "")
 
 Key = tuple[int, int, int, int, int]
 
@@ -66,6 +75,8 @@ class WatchedLoop:
         self.asleep_ns: int = 0  # how long the thread was surely asleep since then
         self.next_ns = 0  # the age at which something is to be done
         self.is_starving = False
+        self.caller: int = 0  # the identity of the frame that runs the loop; 0: not known
+        self.handler: str | None = None  # the signal handler that runs while the loop seems to sleep
         self.is_blocked: bool = False  # whether it was seen in a system call that waits for no lock
         self.turn: LongTurn | None = None  # the turn that the loop is in
         self.lock_kept_ns = 0  # how long C code has kept the interpreter's lock since then
@@ -73,6 +84,30 @@ class WatchedLoop:
         self.notes: list[tuple[int, tuple[Frame, ...] | None, str]] = []
         self.stall: Stall | None = None
         self.is_logged = False
+
+    def begins_run(self) -> None:
+        """Note which frame runs the loop, in its thread: while the loop sleeps, no other one is inside it."""
+        frame: FrameType | None = sys._getframe()
+        while frame is not None and frame.f_code.co_filename.startswith(_INSPECTOR):
+            frame = frame.f_back
+        self.caller = id(frame)
+
+    def handler_in(self, loop: Any) -> str | None:
+        """Return the name of the signal handler that runs while a loop seems to sleep; None: none is seen.
+
+        Python runs handlers inside of the poll. Without the GIL, a frame of another thread may end meanwhile.
+        """
+        # A poller of the program's own may be Python code, which sleeps.
+        if not self.caller or not has_gil() or isinstance(loop._poller, SelectorPoller):
+            return None
+        frame = sys._current_frames().get(loop._thread_id or 0)
+        name = None
+        while frame is not None and id(frame) != self.caller:
+            if frame.f_code.co_filename.startswith(_WHORL):  # Uncompiled, these frames poll.
+                return name
+            name = shown(frame.f_code.co_qualname)
+            frame = frame.f_back
+        return None if frame is None else name
 
     def close(self) -> None:
         """Let go of the loop, before its memory is freed, and of the thread's file."""
@@ -91,10 +126,11 @@ class WatchedLoop:
     def take_over(self, collector: CollectionTimes) -> None:
         """Take the native thread's last look before what the loop does for this thread's own, if it is newer.
 
-        While a stall lasts, the Python thread itself looks often.
+        While a stall lasts, or a signal handler, the Python thread itself looks often.
         """
         look = self.last_look if self.place < 0 else looks.before(self.place)
-        if look is None or look[0] <= self.looked_ns or self.stall is not None or self.is_starving:
+        lasts = self.stall is not None or self.is_starving or self.handler is not None
+        if look is None or look[0] <= self.looked_ns or lasts:
             return
         self.looked_ns, self.progress, self.active_ns, ran, starved = look
         self.key = None
