@@ -22,6 +22,7 @@ BaseProtocol = asyncio.BaseProtocol
 BufferedProtocol = asyncio.BufferedProtocol
 Process = asyncio.subprocess.Process
 Protocol = asyncio.Protocol
+ReadTransport = asyncio.ReadTransport
 Server = asyncio.Server
 StreamReader = streams.StreamReader
 StreamReaderProtocol = streams.StreamReaderProtocol
