@@ -439,6 +439,89 @@ def test_a_call_graph_shows_who_waits_for_a_task() -> None:
     run(main())
 
 
+async def _by_group(task: Any) -> None:
+    async with asyncio.TaskGroup() as group:
+        task.adopt(group)
+
+
+async def _by_gather(task: Any) -> None:
+    await asyncio.gather(task.start())
+
+
+async def _by_shield(task: Any) -> None:
+    await asyncio.shield(task.start())
+
+
+async def _by_wait(task: Any) -> None:
+    await asyncio.wait([task.start()])
+
+
+async def _by_wait_for(task: Any) -> None:
+    await asyncio.wait_for(task.start(), 3600)
+
+
+async def _by_as_completed(task: Any) -> None:
+    for each in asyncio.as_completed([task.start()]):
+        await each
+
+
+class _Child:
+    """A task that the test lets end."""
+
+    def __init__(self) -> None:
+        self.may_end = asyncio.Event()
+        self.task: Any = None
+
+    def start(self) -> Any:
+        """Start the task."""
+        self.task = asyncio.create_task(self._run())
+        return self.task
+
+    def adopt(self, group: asyncio.TaskGroup) -> None:
+        """Start it in a group."""
+        self.task = group.create_task(self._run())
+
+    async def _run(self) -> None:
+        await self.may_end.wait()
+
+
+@pytest.mark.skipif(sys.version_info < (3, 14), reason="call graphs came with 3.14")
+@pytest.mark.parametrize("tasks", ["compiled", "cpython"])
+@pytest.mark.parametrize(
+    "wait", [_by_group, _by_gather, _by_shield, _by_wait, _by_wait_for, _by_as_completed]
+)
+def test_a_call_graph_shows_who_waits_by_a_function_of_asyncios(wait: Callable[..., Any], tasks: str) -> None:
+    async def main() -> None:
+        child = _Child()
+        waiting = asyncio.create_task(wait(child))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        graph = asyncio.capture_call_graph(child.task)  # type: ignore[attr-defined, unused-ignore]
+        assert [parent.future for parent in graph.awaited_by] == [waiting]
+        child.may_end.set()
+        await waiting
+        assert not child.task._asyncio_awaited_by
+
+    whorl.run(main(), tasks=tasks)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 14), reason="call graphs came with 3.14")
+@pytest.mark.parametrize("tasks", ["compiled", "cpython"])
+def test_a_call_graph_shows_no_gather_that_has_ended(tasks: str) -> None:
+    async def fail() -> None:
+        raise ZeroDivisionError
+
+    async def main() -> None:
+        child = _Child()
+        with pytest.raises(ZeroDivisionError):
+            await asyncio.gather(child.start(), fail())
+        assert not child.task._asyncio_awaited_by
+        child.may_end.set()
+        await child.task
+
+    whorl.run(main(), tasks=tasks)
+
+
 def test_many_collections_of_pending_tasks_leave_the_registry_whole() -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()

@@ -116,7 +116,7 @@ class ReadPipeTransport(ReadPipe, PipePrivateAttributes):
     if not TYPE_CHECKING:
         loop = LOOP
         get_extra_info = InheritedMethod(
-            asyncio.ReadTransport, at_import.get_extra_info, ReadPipe.get_extra_info
+            at_import.ReadTransport, at_import.get_extra_info, ReadPipe.get_extra_info
         )
 
     @property  # type: ignore[misc]
@@ -145,14 +145,14 @@ class WritePipeTransport(WritePipe, WritePipePrivateAttributes):
     if not TYPE_CHECKING:
         loop = LOOP
         get_extra_info = InheritedMethod(
-            asyncio.Transport, at_import.get_extra_info, WritePipe.get_extra_info
+            at_import.Transport, at_import.get_extra_info, WritePipe.get_extra_info
         )
-        is_reading = InheritedMethod(asyncio.Transport, at_import.is_reading, at_import.is_reading)
-        pause_reading = InheritedMethod(asyncio.Transport, at_import.pause_reading, at_import.pause_reading)
+        is_reading = InheritedMethod(at_import.Transport, at_import.is_reading, at_import.is_reading)
+        pause_reading = InheritedMethod(at_import.Transport, at_import.pause_reading, at_import.pause_reading)
         resume_reading = InheritedMethod(
-            asyncio.Transport, at_import.resume_reading, at_import.resume_reading
+            at_import.Transport, at_import.resume_reading, at_import.resume_reading
         )
-        writelines = InheritedMethod(asyncio.Transport, at_import.writelines, WritePipe.writelines)
+        writelines = InheritedMethod(at_import.Transport, at_import.writelines, WritePipe.writelines)
 
     def __repr__(self) -> str:
         words = _described(self, bool(self._unsent))

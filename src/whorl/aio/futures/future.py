@@ -16,6 +16,7 @@ from contextvars import Context
 from types import GenericAlias, TracebackType
 from typing import Any
 
+from whorl.aio.futures.awaited_by import waiter_behind
 from whorl.aio.futures.states import CANCELLED, FINISHED, NAMES, PENDING
 from whorl.core.callback import Runnable, current_context
 from whorl.core.loop.loop import Loop
@@ -295,7 +296,8 @@ class Future(Runnable):
     @property
     def _asyncio_awaited_by(self) -> frozenset[Any] | None:
         """The tasks that wait for this: the call graphs of CPython 3.14 show them."""
-        return frozenset(entry for entry, context in self._entries() if context is None) or None
+        waiters = [entry if context is None else waiter_behind(entry) for entry, context in self._entries()]
+        return frozenset([waiter for waiter in waiters if waiter is not None]) or None
 
     @property
     def _cancel_message(self) -> Any:

@@ -23,6 +23,7 @@ BufferedProtocol = asyncio.BufferedProtocol
 DatagramTransport = asyncio.DatagramTransport
 Process = asyncio.subprocess.Process
 Protocol = asyncio.Protocol
+ReadTransport = asyncio.ReadTransport
 Server = asyncio.Server
 StreamReader = streams.StreamReader
 StreamReaderProtocol = streams.StreamReaderProtocol

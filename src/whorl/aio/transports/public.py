@@ -84,7 +84,7 @@ class SocketTransport(StreamTransport, SocketPrivateAttributes):
     if not TYPE_CHECKING:
         loop = LOOP
         get_extra_info = InheritedMethod(
-            asyncio.Transport, at_import.get_extra_info, StreamTransport.get_extra_info
+            at_import.Transport, at_import.get_extra_info, StreamTransport.get_extra_info
         )
 
     _start_tls_compatible = True
