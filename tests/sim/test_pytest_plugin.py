@@ -162,6 +162,12 @@ def test_a_number_of_seeds_is_taken_from_the_options(run: Run) -> None:
     assert code == 0, output
 
 
+def test_the_first_seed_is_taken_from_the_options(run: Run) -> None:
+    code, output = run("-k", "chooses", "--sim-first", "100")
+    assert code == 1
+    assert re.search("runs? of seeds? 100", output), output
+
+
 def test_a_replay_that_is_none_is_refused(run: Run) -> None:
     code, output = run("--sim-replay", "1:calm:x:y")
     assert code == 4
