@@ -153,7 +153,7 @@ static void whorl_put_string(whorl_text *text, const PyObject *string) {
     Py_ssize_t index, length;
     int kind;
     if (!whorl_peek(string, &head, sizeof head) || Py_TYPE((PyObject *)&head) != &PyUnicode_Type ||
-        !head.state.compact || head.length < 0) {
+        !head.state.compact || head.length < 0 || head.state.kind == 0 || head.state.kind > 4) {
         whorl_put_character(text, '?');
         return;
     }
