@@ -108,28 +108,30 @@ async def loses_no_update() -> None:
 async def needs_three_orders() -> None:
     """Fail if of two sockets one comes first for a while, then the other, then the one again."""
     loop = asyncio.get_running_loop()
-    pairs = [socket.socketpair() for _ in range(2)]
+    sender, *socks = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(3))
     seen: list[int] = []
 
     def read(place: int) -> None:
-        pairs[place][1].recv(1)
+        socks[place].recv(1)
         seen.append(place)
+        loop.remove_reader(socks[place])
 
-    for place, (_, reading) in enumerate(pairs):
-        reading.setblocking(False)
-        loop.add_reader(reading, read, place)
+    for sock in socks:
+        sock.setblocking(False)
+        sock.bind(("127.0.0.1", 0))
     firsts = ""
     for _ in range(16):
         seen.clear()
-        for writing, _ in pairs:
-            writing.send(b"x")
+        for sock in socks:
+            sender.sendto(b"x", sock.getsockname())
+        await asyncio.sleep(1)
+        for place, sock in enumerate(socks):
+            loop.add_reader(sock, read, place)
         while len(seen) < 2:
             await asyncio.sleep(0.001)
         firsts += str(seen[0])
-    for pair in pairs:
-        loop.remove_reader(pair[1])
-        for each in pair:
-            each.close()
+    for sock in (sender, *socks):
+        sock.close()
     if re.search("1{4,}0{4,}1{4,}", firsts):
         raise ValueError(f"the order was {firsts}")
 
