@@ -275,6 +275,23 @@ def test_signal_handler_that_blocks_inside_of_the_poll_is_a_stall(inspect: Inspe
     assert 400_000_000 < stall.length_ns < (time.monotonic() - began - 0.2) * 1e9
 
 
+def test_frame_that_runs_a_loop_outlives_the_run(inspect: Inspect) -> None:
+    """The identity of one that has ended may be that of a handler's frame."""
+    watchdog = inspect(threshold=1).watchdog
+    assert watchdog is not None
+    callers = []
+
+    async def main() -> None:
+        [watched] = watchdog._watched.values()
+        frame: Any = sys._getframe()
+        while frame is not None:
+            callers.append(id(frame))
+            frame = frame.f_back
+        assert watched.caller in callers
+
+    whorl.run(main())
+
+
 @pytest.mark.gil("other threads may look at the frames of a thread")
 def test_loop_that_sleeps_runs_no_signal_handler(inspect: Inspect) -> None:
     inspected = inspect(threshold=THRESHOLD)

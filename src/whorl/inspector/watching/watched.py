@@ -21,8 +21,8 @@ from whorl.inspector.watching.text import shown
 
 LOCK_WAIT_NS = 30_000_000  # A wait for the interpreter's lock is no longer, unless C code keeps the lock.
 
-_INSPECTOR = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
-_WHORL = os.path.join(os.path.dirname(os.path.dirname(_INSPECTOR)), "")
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_WHORL = os.path.join(os.path.dirname(os.path.dirname(_HERE)), "")
 
 Key = tuple[int, int, int, int, int]
 
@@ -86,9 +86,9 @@ class WatchedLoop:
         self.is_logged = False
 
     def begins_run(self) -> None:
-        """Note which frame runs the loop, in its thread: while the loop sleeps, no other one is inside it."""
+        """Note which frame of others runs the loop, in its thread: while the loop sleeps, it calls none."""
         frame: FrameType | None = sys._getframe()
-        while frame is not None and frame.f_code.co_filename.startswith(_INSPECTOR):
+        while frame is not None and frame.f_code.co_filename.startswith(_WHORL):
             frame = frame.f_back
         self.caller = id(frame)
 
@@ -103,7 +103,7 @@ class WatchedLoop:
         frame = sys._current_frames().get(loop._thread_id or 0)
         name = None
         while frame is not None and id(frame) != self.caller:
-            if frame.f_code.co_filename.startswith(_WHORL):  # Uncompiled, these frames poll.
+            if frame.f_code.co_filename.startswith(_WHORL):  # The runner, or uncompiled the poller.
                 return name
             name = shown(frame.f_code.co_qualname)
             frame = frame.f_back
