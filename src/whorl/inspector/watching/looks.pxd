@@ -28,7 +28,7 @@ cdef inline int64_t call_began_in(LoopRecorder recorder) noexcept:
     return recorder._call[0]
 
 
-@cython.locals(batch=list, size=Py_ssize_t, taken=Py_ssize_t)
+@cython.locals(taken=Py_ssize_t)
 cpdef object progress_of(Loop loop)
 
 @cython.locals(least=int)

@@ -105,9 +105,9 @@ def progress_of(loop: Loop) -> Progress | None:
         return None
     taken = 0
     if has_gil():
-        batch = loop._ready_swap
-        size = len(batch)
-        while taken < size and batch[taken] is None:
+        for entry in loop._ready_swap:  # Uncompiled, the loop may run between any two steps and shorten it.
+            if entry is not None:
+                break
             taken += 1
     return (loop._turns, loop._callbacks, loop._idle_ns, taken, loop._sleep_began, loop._now_ns)
 
