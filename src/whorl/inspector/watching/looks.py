@@ -214,7 +214,7 @@ def before(place: int) -> Look | None:
     look = native_before(place)
     if look is None:
         return None
-    when, is_turning, progress, active, ran, starved, _ = look
+    when, is_turning, progress, active, ran, starved = look
     return when, progress if is_turning else None, active, ran, starved
 
 

@@ -39,7 +39,6 @@ typedef struct {
     int64_t sleep_began, poll_ended;
     int64_t active;                   /* how long the loop had run and been awake */
     int64_t ran, starved;             /* the times of its thread; -1: the system does not tell */
-    int64_t collected;                /* how long the collector had run */
     int is_turning;
 } whorl_look;
 
@@ -82,7 +81,6 @@ static struct {
     int is_told_made, rests; /* whether the Python thread waits for `told` */
     int64_t threshold, interval, beat;
     int64_t woken;           /* when there was something to tell it; 0: there is nothing */
-    int64_t collected, collects_since;
     Py_buffer recording; /* its memory is `buf`, NULL if there is none */
     whorl_place places[WHORL_PLACES];
 } whorl_native = {.mutex = PTHREAD_MUTEX_INITIALIZER};
@@ -177,7 +175,7 @@ static void whorl_native_read_times(const whorl_place *place, whorl_look *look) 
 static whorl_look whorl_native_numbers(const whorl_place *place, int64_t now) {
     const whorl_look *former = &place->latest;
     int64_t run_began = whorl_native_get(place->run_began);
-    int64_t collects = whorl_native_get(&whorl_native.collects_since), idle;
+    int64_t idle;
     whorl_look look = {.when = now, .turns = whorl_native_get(place->turns),
         .callbacks = whorl_native_get(place->callbacks), .idle = whorl_native_get(place->idle),
         .sleep_began = whorl_native_get(place->sleep_began),
@@ -186,7 +184,6 @@ static whorl_look whorl_native_numbers(const whorl_place *place, int64_t now) {
     idle = look.idle + (look.sleep_began ? now - look.sleep_began : 0);
     look.active = whorl_native_get(place->ran) + (run_began ? now - run_began : 0);
     look.active -= idle < look.active ? idle : look.active;
-    look.collected = whorl_native_get(&whorl_native.collected) + (collects ? now - collects : 0);
     if (look.sleep_began && look.is_turning && look.sleep_began == former->sleep_began) {
         look.ran = former->ran; /* It sleeps as before. */
         look.starved = former->starved;
@@ -406,13 +403,6 @@ static void whorl_native_wake(void) {
     pthread_mutex_unlock(&whorl_native.mutex);
 }
 
-/* Note how long the collector has run, and when the run that goes on began or 0. The native thread reads
-   it. */
-static void whorl_native_collected(int64_t total, int64_t since) {
-    __atomic_store_n(&whorl_native.collected, total, __ATOMIC_RELAXED);
-    __atomic_store_n(&whorl_native.collects_since, since, __ATOMIC_RELAXED);
-}
-
 /* Return the last look before what a loop does, as a tuple, or None. The native thread made it. */
 static PyObject *whorl_native_before(int index) {
     whorl_look look = {0};
@@ -425,10 +415,10 @@ static PyObject *whorl_native_before(int index) {
     }
     if (look.when == 0)
         return Py_NewRef(Py_None);
-    return Py_BuildValue("(Li(LLLiLL)LLLL)", (long long)look.when, look.is_turning, (long long)look.turns,
+    return Py_BuildValue("(Li(LLLiLL)LLL)", (long long)look.when, look.is_turning, (long long)look.turns,
                          (long long)look.callbacks, (long long)look.idle, 0, (long long)look.sleep_began,
                          (long long)look.poll_ended, (long long)look.active, (long long)look.ran,
-                         (long long)look.starved, (long long)look.collected);
+                         (long long)look.starved);
 }
 
 /* Write into a recording from now on; None: write nowhere. The thread writes while Python's threads cannot.
