@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from whorl.inspector.asking.commands import AS_JSON, PID, Pid, reporting, width
+from whorl.inspector.asking.commands import AS_JSON, PID, number_of_process, reporting, width
 from whorl.inspector.settings import duration
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class _Seconds(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
 
 @click.command()
-@click.argument("pid", type=Pid(), required=False)
+@click.argument("pid", callback=number_of_process, required=False)
 @click.option("--interval", type=_Seconds(), metavar="DURATION", help="Look so often: 500ms or 1s (default).")
 @click.option("--once", is_flag=True, help="Show one picture, and end.")
 @AS_JSON

@@ -72,7 +72,7 @@ def test_durations_are_for_people(seconds: float, text: str) -> None:
     assert wording.duration(seconds) == text
 
 
-def test_something_overdue_is_told_as_that() -> None:
+def test_time_that_has_passed_is_overdue() -> None:
     assert (wording.due_text(1.5), wording.due_text(-1.5)) == ("due in 1.5 s", "overdue by 1.5 s")
 
 

@@ -29,8 +29,8 @@ class Communication:
     __slots__ = ("feeds", "input", "output")
 
     def __init__(self, feeds: bool, data: Any) -> None:
-        self.feeds = feeds
-        self.input = data  # until it is in the pipe's transport
+        self.feeds: bool = feeds
+        self.input: Any = data  # until it is in the pipe's transport
         self.output: dict[int, list[bytes]] = {1: [], 2: []}
 
 

@@ -26,21 +26,16 @@ from whorl.inspector.tables.tasks import AlikeTasks, TaskFigures, cut, summary, 
 from whorl.inspector.tables.wording import count, escaped, shown, starved
 
 
-class Pid(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """The number of a process."""
-
-    name = "number of a process"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return the number."""
-        if isinstance(value, int):
-            return value
-        if not (value.isascii() and value.isdecimal()) or not 0 < len(value.lstrip("0")) < 11:
-            self.fail(f"'{value}' is not the number of a process", param, ctx)
-        return int(value)
+def number_of_process(_: click.Context, __: click.Parameter, value: str | None) -> int | None:
+    """Return the number of a process, for an argument of the command line."""
+    if value is None:
+        return None
+    if not (value.isascii() and value.isdecimal()) or not 0 < len(value.lstrip("0")) < 11:
+        raise click.BadParameter(f"'{value}' is not the number of a process")
+    return int(value)
 
 
-PID = click.argument("pid", type=Pid())
+PID = click.argument("pid", callback=number_of_process)
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="For programs: one JSON object.")
 #: The narrowest that a column is made, to leave room for the last one.
 NARROWEST = 8

@@ -176,7 +176,7 @@ class LongTurn:
         self, watched: WatchedLoop, began_ns: int, base: Usage, threshold_ns: int, starved: int
     ) -> None:
         self.name: str = watched.name
-        self.thread = watched.thread
+        self.thread: int | None = watched.thread
         self.began_ns = began_ns
         self.base: Usage = base  # the times when it began
         self.seen_ns = 0  # when it was last seen to go on

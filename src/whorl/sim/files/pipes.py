@@ -32,7 +32,7 @@ class ReadEnd(File):
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
-        self.flags = os.O_RDONLY
+        self.flags: int = os.O_RDONLY
         self.pages: deque[Page] = deque()
         self.writer: WriteEnd | None = None  # None: it is closed
 
@@ -77,7 +77,7 @@ class WriteEnd(File):
 
     def __init__(self, machine: Machine, reader: ReadEnd) -> None:
         super().__init__(machine)
-        self.flags = os.O_WRONLY
+        self.flags: int = os.O_WRONLY
         self.pages: deque[Page] = reader.pages
         self.reader: ReadEnd | None = reader  # None: it is closed
         reader.writer = self

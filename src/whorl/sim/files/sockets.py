@@ -91,6 +91,10 @@ class SocketFile(File):
             return ("::", 0, 0, 0)
         return ("0.0.0.0", 0) if self.family == socket.AF_INET else ""
 
+    def note_shut(self, how: int) -> None:
+        """Note that a direction is shut, or both: SHUT_RD, SHUT_WR or SHUT_RDWR."""
+        self.shut |= how + 1
+
     def take_error(self) -> int:
         """Return the pending error, and forget it (SO_ERROR)."""
         code, self.error = self.error, 0
@@ -351,7 +355,7 @@ class StreamSocket(SocketFile):
         was_closed = self.is_closed()
         if how != socket.SHUT_RD and not was_closed and self.outgoing is not None:
             self.outgoing.send_end()
-        self.shut |= how + 1
+        self.note_shut(how)
         if self.shut == BOTH and self.incoming is not None:
             self.incoming.refuses = True
         self.changed()

@@ -5,11 +5,14 @@ from __future__ import annotations
 import errno
 import socket
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from whorl.sim.files.sockets import NetMachine, StreamSocket
 from whorl.sim.wire.ports import ANY, TIME_WAIT, is_ipv6, plain
 from whorl.sim.wire.timeline import MILLISECOND, SECOND
+
+if TYPE_CHECKING:
+    from whorl.sim.files.channel import Channel
 
 #: When a request for a connection is sent again, after the first time (man 7 tcp, tcp_syn_retries); and when
 #: the attempt is given up.
@@ -113,8 +116,10 @@ class TcpSocket(StreamSocket):
         """Be as new; only what the program has set stays."""
         if self.incoming is not None and self.outgoing is not None:
             self.incoming.receiver = self.outgoing.sender = None
-            self.incoming = self.outgoing = None
-        self.is_connecting = self.is_connected = self.was_reset = False
+            self.incoming: Channel | None = None
+            self.outgoing: Channel | None = None
+        self.is_connecting = self.is_connected = False
+        self.was_reset: bool = False
         self.shut: int = 0
         self._attempt = Attempt.NONE
         if not self._is_bound and self._port:

@@ -52,7 +52,7 @@ class DatagramFile(SocketFile):
 
     def __init__(self, machine: NetMachine, family: int, kind: int, protocol: int) -> None:
         super().__init__(machine, family, kind, protocol)
-        self.is_whole = True
+        self.is_whole: bool = True
         self.waiting: deque[Any] = deque()  # of UDP: each datagram with its sender's address
         self.peer_name: Any = None
         self._waiting_size = 0
@@ -69,7 +69,7 @@ class DatagramFile(SocketFile):
         return ready
 
     def shutdown(self, how: int) -> int:
-        self.shut |= how + 1
+        self.note_shut(how)
         self.changed()
         return 0 if self.peer_name is not None else -errno.ENOTCONN
 

@@ -58,7 +58,7 @@ class UnixSocket(DatagramFile):
 
     def __init__(self, machine: NetMachine, kind: int) -> None:
         super().__init__(machine, socket.AF_UNIX, kind, 0)
-        self.is_whole = kind != socket.SOCK_STREAM
+        self.is_whole: bool = kind != socket.SOCK_STREAM
         self.link: UnixSocket | None = None  # the peer, also when it is closed
         self.closed_at: int = -1
         self.backlog: int = -1  # not negative: it listens
@@ -127,7 +127,8 @@ class UnixSocket(DatagramFile):
     def join(self, other: UnixSocket) -> None:
         """Connect two sockets."""
         self.link, other.link = other, self
-        self.peer_name, other.peer_name = other.name, self.name
+        self.peer_name: Any = other.name
+        other.peer_name = self.name
         self.changed()
 
     def disconnect(self) -> int:
@@ -345,7 +346,7 @@ class UnixSocket(DatagramFile):
     # The end.
 
     def shutdown(self, how: int) -> int:
-        self.shut |= how + 1
+        self.note_shut(how)
         link = self.link
         if link is not None and self.type != socket.SOCK_DGRAM:
             link.shut |= {READING: WRITING, WRITING: READING, BOTH: BOTH}[how + 1]

@@ -43,8 +43,11 @@ class KernelOfSockets(Protocol):
     def close(self, fd: int) -> int: ...
     def receive_datagram(
         self, fd: int, file: DatagramFile, peeks: bool = False
-    ) -> tuple[bytes, Any] | int: ...
-    def send_datagram_to(self, fd: int, file: DatagramFile, data: bytes, address: Any) -> int: ...
+    ) -> tuple[bytes, Any] | int:
+        """Return a datagram and its sender's address, or a negative error number."""
+
+    def send_datagram_to(self, fd: int, file: DatagramFile, data: bytes, address: Any) -> int:
+        """Return how many bytes were sent, or a negative error number."""
 
 
 class Jobs(Protocol):
