@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from importlib.machinery import FileFinder, PathFinder
+from importlib.machinery import FileFinder, ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,7 +21,7 @@ import pytest
 
 import whorl
 from build_tools.sources import SOURCES
-from whorl.compiled_modules import LOADERS, CompiledLoader, Finder, PathHook
+from whorl.compiled_modules import LOADERS, CompiledLoader, Finder, First, path_hook_of
 
 only_compiled = pytest.mark.skipif(not whorl.compiled, reason="about what is compiled")
 MODULES = [item.name for item in pkgutil.walk_packages(whorl.__path__, "whorl.")]
@@ -122,7 +122,7 @@ def test_a_module_is_found_as_python_would_find_it(name: str) -> None:
 
 
 def test_a_folder_of_another_package_is_left_to_python(tmp_path: Path) -> None:
-    hook = PathHook(str(tmp_path / "whorl"), None)
+    hook = path_hook_of(str(tmp_path / "whorl"), None)
     for path in (str(tmp_path), str(tmp_path / "whorl-2"), ""):
         with pytest.raises(ImportError, match="not a folder of Whorl's"):
             hook(path)
@@ -130,8 +130,43 @@ def test_a_folder_of_another_package_is_left_to_python(tmp_path: Path) -> None:
 
 def test_a_folder_in_an_archive_is_left_to_python(tmp_path: Path) -> None:
     package = tmp_path / "whorl"
-    with pytest.raises(ImportError, match="an archive"):
-        PathHook(str(package), None)(str(package / "core"))
+    with pytest.raises(ImportError, match="no folder"):
+        path_hook_of(str(package), None)(str(package / "core"))
+
+
+def test_a_module_that_a_bundler_has_in_an_archive_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package, spec = tmp_path / "whorl", ModuleSpec("whorl.packed", None)
+
+    class Archive:
+        def find_spec(self, name: str, target: object = None) -> ModuleSpec | None:
+            return spec if name == "whorl.packed" else None
+
+    package.mkdir()  # for the shared object alone
+    monkeypatch.setattr(sys, "path_hooks", [lambda path: Archive()])
+    finder = path_hook_of(str(package), None)(str(package))
+    assert finder.find_spec("whorl.packed") is spec
+    assert finder.find_spec("whorl.other") is None
+
+
+def test_the_path_hook_has_a_name_as_tools_expect() -> None:
+    assert all(hasattr(hook, "__name__") for hook in sys.path_hooks)
+
+
+def test_the_finder_comes_first_if_another_tool_takes_the_folders_of_the_package(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder = whorl.__path__[0]
+    hook = path_hook_of(folder, getattr(whorl, "_compiled", None))
+    monkeypatch.setattr(sys, "path_importer_cache", {})
+    monkeypatch.setattr(sys, "path_hooks", [FileFinder.path_hook(*LOADERS), *sys.path_hooks])
+    first = First(hook)
+    spec = first.find_spec("whorl.core.callback", [os.path.join(folder, "core")])
+    assert spec is not None
+    assert isinstance(spec.loader, CompiledLoader if whorl.compiled else SourceFileLoader)
+    assert first.find_spec("other", [folder]) is None
+    assert any(isinstance(one, First) for one in sys.meta_path)
 
 
 @only_compiled

@@ -27,7 +27,7 @@ from importlib.machinery import (
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from types import ModuleType
 
 
@@ -59,8 +59,9 @@ class Finder(FileFinder):
     This one lists a folder only if a module is not where it is expected.
     """
 
-    def __init__(self, folder: str, shared_object: ModuleType | None = None) -> None:
+    def __init__(self, folder: str, shared_object: ModuleType | None = None, archive: Any = None) -> None:
         super().__init__(folder, *LOADERS)
+        self._archive = archive  # another finder of the same folder, or None
         self._shared_object = shared_object
         self._compiled: frozenset[str] = frozenset(getattr(shared_object, "NAMES", ()))
 
@@ -76,7 +77,10 @@ class Finder(FileFinder):
             package = ModuleSpec(fullname, SourceFileLoader(fullname, file), origin=file, is_package=True)
             package.submodule_search_locations = [stem]
             return _located(package)
-        return super().find_spec(fullname, target)
+        found = super().find_spec(fullname, target)
+        if found is None and self._archive is not None:
+            found = self._archive.find_spec(fullname, target)
+        return found
 
 
 def _located(spec: ModuleSpec) -> ModuleSpec:
@@ -85,21 +89,63 @@ def _located(spec: ModuleSpec) -> ModuleSpec:
     return spec
 
 
-class PathHook:
-    """Gives the folders of this package a finder; it stands in `sys.path_hooks`."""
+class First:
+    """Asks the finder of a folder of this package before any other; it stands in `sys.meta_path`.
 
-    def __init__(self, package: str, shared_object: ModuleType | None) -> None:
-        self._package = package
-        self._below = f"{package}{os.sep}"
-        self._shared_object = shared_object
+    A tool may put a path hook in front of ours later, and let Python forget the finders of all folders.
+    """
 
-    def __call__(self, path: str) -> Finder:
-        """Return the finder of a folder; raises ImportError for a folder that is not this package's."""
-        if path != self._package and not path.startswith(self._below):
+    def __init__(self, hook: Callable[[str], Finder]) -> None:
+        self._hook = hook
+        self._finders: dict[str, Finder] = {}
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return the specification of a module of Whorl's; None for any other, and if there is none."""
+        if not path or not name.startswith("whorl."):
+            return None
+        finder = self._finders.get(path[0])
+        if finder is None:
+            try:
+                finder = self._finders[path[0]] = self._hook(path[0])
+            except ImportError:
+                return None
+        return finder.find_spec(name, target)
+
+    def invalidate_caches(self) -> None:
+        """Look at the folders anew."""
+        for finder in list(self._finders.values()):
+            finder.invalidate_caches()
+
+
+def path_hook_of(package: str, shared_object: ModuleType | None) -> Callable[[str], Finder]:
+    """Return the function for `sys.path_hooks` that gives the folders of this package a finder.
+
+    It is a function, since tools read the names of path hooks.
+    """
+
+    def path_hook_for_whorl(path: str) -> Finder:
+        if path != package and not path.startswith(f"{package}{os.sep}"):
             raise ImportError("not a folder of Whorl's", path=path)
-        if not os.path.isdir(path):
-            raise ImportError("an archive", path=path)
-        return Finder(path, self._shared_object)
+        archive = _finder_of_archive(path, path_hook_for_whorl)
+        if archive is None and not os.path.isdir(path):
+            raise ImportError("no folder", path=path)
+        return Finder(path, shared_object, archive)
+
+    return path_hook_for_whorl
+
+
+def _finder_of_archive(path: str, ours: Any) -> Any:
+    """Return what another path hook finds modules with: a bundler has uncompiled ones in an archive."""
+    for hook in sys.path_hooks:
+        if hook is not ours:
+            try:
+                found = hook(path)
+            except ImportError:
+                continue
+            return None if isinstance(found, FileFinder) else found
+    return None
 
 
 NOT_ASKED_FOR = (
@@ -127,7 +173,9 @@ def install() -> None:
             raise
         shared_object = None
     package = os.path.dirname(__file__)
-    sys.path_hooks.insert(0, PathHook(package, shared_object))
+    hook = path_hook_of(package, shared_object)
+    sys.path_hooks.insert(0, hook)
+    sys.meta_path.insert(0, First(hook))
     for path in list(sys.path_importer_cache):
         if path == package or path.startswith(f"{package}{os.sep}"):
             del sys.path_importer_cache[path]

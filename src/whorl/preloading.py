@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import importlib
+import importlib.util
 import pkgutil
 
 from whorl.aio.loop.event_loop import import_methods
@@ -37,7 +37,8 @@ def preload() -> None:
     """
     for package in map(importlib.import_module, _PACKAGES):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            importlib.import_module(module.name)
+            if module.name != "whorl.core.kernel.libc" or _has_ctypes():
+                importlib.import_module(module.name)
     for face in map(importlib.import_module, _FACES):
         for name in getattr(face, "__all__", ()):
             getattr(face, name)
@@ -45,5 +46,13 @@ def preload() -> None:
     for standard in _STANDARD:
         with contextlib.suppress(ImportError):
             importlib.import_module(standard)
-    with contextlib.suppress(OSError):
-        ctypes.CDLL(_UNWINDER)
+    if _has_ctypes():
+        import ctypes
+
+        with contextlib.suppress(OSError):
+            ctypes.CDLL(_UNWINDER)
+
+
+def _has_ctypes() -> bool:
+    """Return whether this Python has `ctypes`: one that was built without libffi has not."""
+    return importlib.util.find_spec("_ctypes") is not None

@@ -498,7 +498,14 @@ class Refusing(JumpingClock):
         super().__init__()
         self.accepts_descriptors = with_descriptors
         self.refusals: list[int] = []
+        self.refused_watches: dict[int, int] = {}  # by descriptor: how often it is not watched
         self.accepts = 0
+
+    def epoll_ctl(self, epfd: int, operation: int, fd: int, mask: int, generation: int) -> int:
+        if operation == 1 and self.refused_watches.get(fd):
+            self.refused_watches[fd] -= 1
+            return -errno.ENOSPC
+        return super().epoll_ctl(epfd, operation, fd, mask, generation)
 
     def accept(self, sock: Any) -> Any:
         return self._refuse() or super().accept(sock)
@@ -531,6 +538,17 @@ class TestRefusals:
         assert context["message"] == "socket.accept() out of system resource"
         assert context["exception"].errno == code
         assert kernel.accepts < 10
+        await end(server)
+
+    async def test_server_pauses_again_if_the_kernel_has_no_room_for_its_watch(
+        self, loop: whorl.EventLoop, kernel: Refusing, reported: Reported
+    ) -> None:
+        server = await loop.create_server(Echo, "127.0.0.1", 0)
+        kernel.refusals, kernel.refused_watches = [errno.ENOMEM], {server.sockets[0].fileno(): 1}
+        assert await answers(loop, server)
+        assert kernel.refused_watches == {server.sockets[0].fileno(): 0}
+        assert len(reported) == 1, "the second error is of the same pause"
+        reported.clear()
         await end(server)
 
     async def test_one_call_accepts_a_lone_connection(self, loop: whorl.EventLoop, kernel: Refusing) -> None:

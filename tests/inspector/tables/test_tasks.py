@@ -336,3 +336,13 @@ def test_timers_are_read_in_pieces() -> None:
         return kinds
 
     assert whorl.run(main()) == [True] * 2 + [False] * (2 * TIMERS_IN_ONE_GO + 1)
+
+
+def test_tree_of_a_long_chain_ends_with_words_and_repeated_rows_are_one() -> None:
+    chain = [
+        TaskFigures(number, f"task {number}", "f", "waiting", None, None, number - 1 if number else None)
+        for number in range(2000)
+    ]
+    drawn = tree_of([*chain, *chain])
+    assert "… and those that it waits for" in drawn
+    assert len(drawn.splitlines()) < 1000

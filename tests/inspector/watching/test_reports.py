@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -64,3 +65,12 @@ def test_stall_that_the_log_does_not_take_is_counted(caplog: pytest.LogCaptureFi
     assert record.getMessage().endswith("(and 2 more stalls)")
     watched.close()
     loop.close()
+
+
+def test_teller_goes_on_after_a_subscriber_that_ends_its_thread() -> None:
+    told, done = Teller(), []
+    told.tell(sys.exit)
+    told.tell(lambda: done.append(1))
+    assert told.wait(30)
+    assert done == [1]
+    told.stop(30)

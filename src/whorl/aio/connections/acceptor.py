@@ -252,8 +252,15 @@ class Acceptor(IOHandle):
 
     def _resume(self) -> None:
         self._retry_timer = None
-        if not self.is_closing():
+        if self.is_closing():
+            return
+        refusal = None
+        try:
             self._event_loop._poller.add(self, READABLE)
+        except OSError as error:
+            refusal = error
+        if refusal is not None:  # The kernel has no room for the watch yet.
+            self._pause_accepting(refusal)
 
     def _release(self) -> None:
         if self._retry_timer is not None:

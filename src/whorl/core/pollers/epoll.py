@@ -382,6 +382,7 @@ class EpollPoller(Poller):
     def close(self) -> None:
         """Give the kernel's objects back."""
         self._close_all()
+        self._refused = []
         self._epfd = CLOSED
         self._table = []
 

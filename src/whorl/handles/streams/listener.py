@@ -97,7 +97,10 @@ class Listener(IOHandle):
 
     def _retry(self) -> None:
         self._retry_timer = None
-        self.resume()
+        try:
+            self.resume()
+        except OSError as error:  # The kernel has no room for the watch yet.
+            self._pause_for_a_while(error.errno or errno.ENOMEM)
 
     def _release(self) -> None:
         self.pause()

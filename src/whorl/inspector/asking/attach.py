@@ -9,10 +9,12 @@ the same rights.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import re
 import shutil
+import stat
 import subprocess
 import tempfile
 import time
@@ -25,6 +27,8 @@ PATIENCE = 5.0
 #: The seconds after which a process that has not run it is interrupted.
 UNHURRIED = 0.1
 PAUSE = 0.01
+#: The most bytes of what the process tells.
+LONGEST_ANSWER = 4096
 
 #: The process runs this, and only this. It tells its end by a file, or leaves nothing if nobody waits for it.
 #: Whorl is not imported into a program that does not use it.
@@ -87,14 +91,14 @@ def attach(pid: int) -> None:
         with open(script, "w", encoding="utf-8") as file:
             file.write(f"{SCRIPT}begin({folder!r})\n")
         if user != os.geteuid():
-            for path in (folder, script):
-                os.chown(path, user, -1)
+            for path in (script, folder):  # The folder is not the user's before.
+                os.chown(path, user, -1, follow_symlinks=False)
         _request(pid, python, script)
         try:
             answer = _answer(pid, began, folder)
         except _Late:
             keeps = True  # The process will run the file when it can, and remove it.
-            open(os.path.join(folder, "late"), "wb").close()
+            _mark_late(folder)
             raise
     finally:
         if not keeps:
@@ -103,6 +107,12 @@ def attach(pid: int) -> None:
         raise Refused(f"process {pid} does not use Whorl: it has not imported it")
     if answer != "begun":
         raise Refused(f"the inspector did not begin in process {pid}: {answer.removeprefix('failed ')}")
+
+
+def _mark_late(folder: str) -> None:
+    """Let the process remove the folder. It is the process's, so a link in it is not followed."""
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(os.path.join(folder, "late"), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW))
 
 
 class _Late(Refused):
@@ -122,6 +132,9 @@ def _interpreter(pid: int) -> str:
         raise Refused(f"process {pid} does not run Python, but {os.path.basename(path)}")
     if not is_here or places.own_number(pid) != pid:
         raise Refused(f"process {pid} has files of its own: run `whorl attach` inside of its container")
+    status = os.stat(path)
+    if os.geteuid() == 0 and (status.st_uid != 0 or status.st_mode & 0o022):
+        raise Refused(f"others than root can change {path}, so root does not run it: attach as that user")
     return path
 
 
@@ -187,11 +200,8 @@ def _answer(pid: int, began: int | None, folder: str) -> str:
     start = time.monotonic()
     interrupted = 0
     while True:
-        try:
-            with open(os.path.join(folder, "answer"), encoding="utf-8", errors="replace") as file:
-                return file.read()
-        except FileNotFoundError:
-            pass
+        if (answer := _read_answer(os.path.join(folder, "answer"))) is not None:
+            return answer
         if directory.start_time(pid) != began:
             raise NotInspected(f"process {pid} has ended")
         waited = time.monotonic() - start
@@ -202,6 +212,20 @@ def _answer(pid: int, began: int | None, folder: str) -> str:
             interrupted += 1
             interrupt(pid)
         time.sleep(PAUSE)
+
+
+def _read_answer(path: str) -> str | None:
+    """Return what the process told; None if it has not yet. The folder is its own: anything may be there."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return None
+        return os.read(descriptor, LONGEST_ANSWER).decode("utf-8", "replace")
+    finally:
+        os.close(descriptor)
 
 
 def _why_late(pid: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import linecache
 import os
 import re
+import stat
 from typing import Any, NamedTuple
 
 from whorl.core.recording import layout
@@ -15,6 +16,7 @@ from whorl.inspector.watching.stalls import Stack, Stall, duration_of
 from whorl.inspector.watching.text import shown
 
 _LENGTH = re.compile(r"(has blocked the loop for )[\d.]+ m?s")
+LARGEST_SOURCE = 4 << 20  # bytes of a file whose lines are shown
 MOST_SEARCHED = 200_000  # places where an event may name a task
 
 
@@ -103,7 +105,9 @@ def _blind_stall(recording: Recording, number: int) -> dict[str, Any] | None:
         return None
     at = layout.BLIND_STACK_AT
     text = bytes(recording.data[at : at + min(max(0, length), layout.BLIND_STACK_SIZE)])
-    frames = next(parse_dumps(text.decode("utf-8", "replace"), _source), ())
+    # Another user's recording may name any file, which that user may not read.
+    source_of = _source if recording.owner in (None, os.geteuid()) else _no_source
+    frames = next(parse_dumps(text.decode("utf-8", "replace"), source_of), ())
     loop = next((loop for loop in recording.loops() if loop.fields["thread"] == thread), None)
     known = None if loop is None else doing(recording, loop)
     began = since if known is None else min(since, known.since_ns)
@@ -142,5 +146,14 @@ def plain(stall: Stall) -> dict[str, Any]:
 
 
 def _source(file: str, line: int) -> str:
-    """Return a line of a program; nothing if the file is none."""
-    return linecache.getline(file, line).strip() if os.path.isfile(file) else ""
+    """Return a line of a program; nothing if the file is none, or too large for one."""
+    try:
+        status = os.stat(file)
+    except (OSError, ValueError):
+        return ""
+    is_program = stat.S_ISREG(status.st_mode) and status.st_size <= LARGEST_SOURCE
+    return linecache.getline(file, line).strip() if is_program else ""
+
+
+def _no_source(file: str, line: int) -> str:
+    return ""

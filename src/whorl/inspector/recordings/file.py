@@ -12,6 +12,7 @@ import fcntl
 import mmap
 import os
 import platform
+import secrets
 import sys
 import time
 from typing import Any
@@ -144,7 +145,7 @@ def write_copy(memory: Any, path: str, directory: int | None = None) -> None:
 
 def _write_copy_into(directory: int, path: str, memory: Any) -> None:
     folder, name = os.path.split(path)
-    new = os.path.join(folder, f".{name}.{os.getpid()}")
+    new = os.path.join(folder, f".{name[:200]}.{secrets.token_hex(8)}")
     descriptor = os.open(new, _FLAGS, 0o600, dir_fd=directory)
     try:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import stat
 from collections.abc import Iterator
 from typing import BinaryIO
@@ -44,11 +45,14 @@ def _place_of(path: str) -> str | None:
 @contextlib.contextmanager
 def _beside(path: str, mode: int) -> Iterator[BinaryIO]:
     """Open a new file beside a path, which is renamed to it in the end, or removed."""
-    new = os.path.join(os.path.dirname(path), f".{os.path.basename(path)[:200]}.{os.getpid()}")
+    new = os.path.join(os.path.dirname(path), f".whorl-{secrets.token_hex(8)}")
+    former: int | None = None
     with contextlib.suppress(FileNotFoundError):
-        mode = stat.S_IMODE(os.stat(path).st_mode)
+        former = stat.S_IMODE(os.stat(path).st_mode)
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
+        if former is not None:
+            os.fchmod(descriptor, former)
         with open(descriptor, "wb") as file:
             yield file
         os.replace(new, path)

@@ -136,7 +136,7 @@ def _line(frame: Any) -> Line:
 
 
 def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
+    return list(value) if isinstance(value, list | tuple) else []
 
 
 def _number(value: Any) -> int:

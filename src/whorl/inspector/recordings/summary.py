@@ -182,7 +182,7 @@ class Summary:
             yield "bad", f"In the longest stall, {worst.why}. {ADVICE[worst.reason]}."
         long = [span for span in self._longest_of_all() if span.event.took_ns >= BLOCKED_NS]
         unseen = [span for span in long if not any(_overlap(span, stall) for stall in self.stalls)]
-        if self.starved:
+        if self.starved and (self.stalls or len(unseen) <= self.starved):
             yield "warn", self._starved(unseen)
         elif unseen and not self.stalls:
             calls = [span for span in unseen if span is not self.longest_turn]
@@ -249,7 +249,7 @@ class Summary:
     def _collector(self) -> Iterator[tuple[str, str]]:
         lasted = self.timeline.end_ns - self.timeline.begin_ns
         worst = max(self.collected.values(), key=lambda total: total.total_ns, default=None)
-        if worst is not None and worst.total_ns >= lasted / 20:
+        if worst is not None and 0 < lasted <= 20 * worst.total_ns:
             share = 100 * worst.total_ns / lasted
             runs = count(worst.count, "run")
             yield "warn", f"Python's garbage collector took {share:.0f} % of the time, in {runs}."

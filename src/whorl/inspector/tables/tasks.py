@@ -25,6 +25,7 @@ from whorl.inspector.tables.wording import count, due_text, field, function_name
 PIECE = 0.0002
 PAUSE = 0.0001
 #: Of tasks that are alike, a tree shows so many.
+DEEPEST = 200  # of the levels of a tree
 SHOWN_ALIKE = 3
 
 
@@ -91,21 +92,25 @@ def rows(loop: Any) -> Iterator[TaskFigures | None]:
     left = all_tasks(loop)
     running = id(_current_task(loop))
     tables = Tables(loop)
-    yield from tables.read_timers()
-    while left:
-        task = left.pop()
-        figures = _figures(tables, task, id(task) == running)
-        if figures.state == "done":
-            _give_back(loop, task)
-        del task
-        yield figures
+    try:
+        yield from tables.read_timers()
+        while left:
+            task = left.pop()
+            figures = _figures(tables, task, id(task) == running)
+            if figures.state == "done":
+                _give_back(loop, [task])
+            del task
+            yield figures
+    finally:  # Who asked may have gone.
+        if left:
+            _give_back(loop, left)
 
 
-def _give_back(loop: Any, task: Any) -> None:
-    """Let the loop's thread be the last that has a task which failed meanwhile: it tells of the error."""
-    if type(task) in waits.TASKS and task._log_traceback:
+def _give_back(loop: Any, tasks: list[Any]) -> None:
+    """Let the loop's thread be the last that has these tasks: it frees them, and tells of their errors."""
+    if loop._thread_id != threading.get_ident():
         with contextlib.suppress(RuntimeError):  # The loop is closed.
-            Loop.call_soon_threadsafe(loop, id, task)
+            Loop.call_soon_threadsafe(loop, tasks.clear)
 
 
 def arranged(found: list[TaskFigures]) -> list[TaskFigures]:
@@ -277,6 +282,7 @@ def tree(loop: Any) -> str:
 def tree_of(found: list[TaskFigures], width: int | None = None) -> str:
     """Return a table of tasks as a tree; lines longer than `width` are cut."""
     lines = [summary(found)]
+    found = list({figures.id: figures for figures in found}.values())  # Another process may repeat them.
     children: dict[int | None, list[TaskFigures]] = collections.defaultdict(list)
     known = {figures.id: figures for figures in found}
     cycles = _cycles(known)
@@ -330,6 +336,8 @@ def _branch(
     below = children.get(figures.id, [])
     bar = "│ " if below else "  "
     lines = [f"{first}{_title(figures)}", f"{rest}{bar}{_wait_line(figures)}"]
+    if below and len(rest) >= 3 * DEEPEST:
+        return [*lines, f"{rest}└─ … and those that it waits for"]
     groups = list(_alike(below, children))
     for number, group in enumerate(groups):
         is_last = number + 1 == len(groups)

@@ -148,7 +148,7 @@ static void whorl_put_character(whorl_text *text, Py_UCS4 character) {
 
 /* Append the text of a string; "?" if it is none. Python's functions follow pointers. */
 static void whorl_put_string(whorl_text *text, const PyObject *string) {
-    static char data[4 * WHORL_NAME_LENGTH];
+    static uint32_t data[WHORL_NAME_LENGTH];
     PyASCIIObject head;
     Py_ssize_t index, length;
     int kind;

@@ -72,7 +72,7 @@ class Looker:
         is_idle = progress is None or (progress[4] and watched.handler is None)
         now = time.monotonic_ns()
         is_late = self._late_by(now, watched.looked_ns) >= LOCK_WAIT_NS
-        if loop is not None and is_idle and progress == before and not is_late:
+        if loop is not None and is_idle and progress == before and not is_late and watched.turn is None:
             watched.looked_ns = now
             watched.notes.clear()
             return False  # It sleeps as before, or does not run.

@@ -72,7 +72,7 @@ class Teller:
                     return
                 work, self._is_at_work = self._waiting.popleft(), True
             try:
-                with contextlib.suppress(Exception):
+                with contextlib.suppress(BaseException):  # a subscriber may call `sys.exit`
                     work()
             finally:
                 del work

@@ -73,7 +73,7 @@ class Turns:
         if not turn.is_many or age < turn.next_ns or watched.stall is not None:
             return
         runs_for = 0 if watched.key is None else now - watched.began_ns
-        alone = turn.stalled_ns + (runs_for if 2 * runs_for >= self.threshold_ns else 0)
+        alone = turn.stalled_ns + runs_for
         if age - alone < self.threshold_ns:
             return
         shares = shares_of(turn, watched.latest, now, False)
@@ -102,10 +102,11 @@ class Turns:
     ) -> bool:
         """Report a turn that has ended if it was long; return whether it only had no processor."""
         end = turn.seen_ns
-        if (
-            progress is None or progress[0] - turn.turns <= 1
-        ):  # Else it is not known when it ended after that.
-            reads = () if progress is None else (progress[4], progress[5])
+        if progress is None:
+            end = now
+        elif progress[0] - turn.turns <= 1:  # Else it is not known when it ended after that.
+            slept = 0 if turn.key is None else progress[2] - turn.key[2]  # since then; the poll came after it
+            reads = (progress[4], progress[5] - slept)
             end = min((read for read in reads if turn.seen_ns < read <= now), default=now)
         if turn.stall is None and (
             not turn.is_many or end - turn.began_ns - turn.stalled_ns < self.threshold_ns

@@ -132,8 +132,7 @@ class Watchdog:
 
     def fork_ended(self) -> None:
         """Begin anew in a forked child, with the first loop that runs there."""
-        if self._is_native:
-            looks.forget_native()
+        looks.forget_native()  # Also if it was only about to begin: its mutex may have been held.
         self._close_all()
         self._forget_everything()
 

@@ -41,9 +41,7 @@ class KernelOfSockets(Protocol):
     def recv(self, fd: int, limit: int) -> bytes | int: ...
     def send(self, fd: int, data: Any, offset: int) -> int: ...
     def close(self, fd: int) -> int: ...
-    def receive_datagram(
-        self, fd: int, file: DatagramFile, peeks: bool = False
-    ) -> tuple[bytes, Any] | int:
+    def receive_datagram(self, fd: int, file: DatagramFile, peeks: bool = False) -> tuple[bytes, Any] | int:
         """Return a datagram and its sender's address, or a negative error number."""
 
     def send_datagram_to(self, fd: int, file: DatagramFile, data: bytes, address: Any) -> int:
