@@ -11,6 +11,7 @@ import contextlib
 import errno
 import io
 import socket
+import sys
 import threading
 from asyncio import constants
 from typing import TYPE_CHECKING, Any
@@ -145,7 +146,7 @@ def _wake(waiter: asyncio.Future[None]) -> None:
 
 async def sock_sendfile_fallback(loop: AnyLoop, sock: Any, file: Any, offset: int, count: int | None) -> int:
     """Read the file in another thread and send its data."""
-    _seek(file, offset)
+    _seek_first(file, offset)
     buffer = memoryview(bytearray(min(count or SENDFILE_READ_SIZE, SENDFILE_READ_SIZE)))
     total = 0
     sent = 0  # of the piece
@@ -217,6 +218,12 @@ async def _until_done(job: asyncio.Future[Any]) -> None:
             await asyncio.wait([job])
     if not job.cancelled():
         job.exception()  # which nobody else retrieves
+
+
+def _seek_first(file: Any, offset: int) -> None:
+    """Set the file's position; an object without one is refused as this Python's asyncio refuses it."""
+    if hasattr(file, "seek") or (offset and sys.version_info < (3, 14)):
+        file.seek(offset)
 
 
 def _seek(file: Any, position: int) -> None:
@@ -291,7 +298,7 @@ async def sendfile_fallback(loop: AnyLoop, transport: Any, file: Any, offset: in
     """Read the file in another thread and write its data, as fast as the peer takes it."""
     _check_mode(file)
     _check_numbers(offset, count)
-    _seek(file, offset)
+    _seek_first(file, offset)
     buffer = memoryview(bytearray(min(count or SENDFILE_WRITE_SIZE, SENDFILE_WRITE_SIZE)))
     total = 0
     proto = _SendfileProtocol(loop, transport)
