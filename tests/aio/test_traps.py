@@ -69,7 +69,9 @@ async def test_small_writes_do_not_wait_for_acknowledgements(loop: whorl.EventLo
     await server.wait_closed()
 
 
-async def test_ssl_is_never_ignored_by_a_server(loop: whorl.EventLoop) -> None:
+async def test_ssl_is_never_ignored_by_a_server(
+    loop: whorl.EventLoop, reported: list[dict[str, Any]]
+) -> None:
     made: list[Echo] = []
 
     def factory() -> Echo:
@@ -84,6 +86,7 @@ async def test_ssl_is_never_ignored_by_a_server(loop: whorl.EventLoop) -> None:
     answer = await receive_all(plain)
     assert b"clear" not in answer
     assert [bytes(protocol.received) for protocol in made] == [b""]
+    assert isinstance(reported.pop()["exception"], ssl.SSLError)
     protocol = Recorder()
     transport, _ = await loop.create_connection(
         lambda: protocol, *address, ssl=client_context(), server_hostname="localhost"

@@ -6,6 +6,7 @@ import asyncio
 import json
 import random
 import socket
+import ssl
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -118,13 +119,14 @@ class TestInThisProcess:
         await nothing_is_left(loop)
 
     async def test_a_certificate_that_nobody_knows_is_refused_by_the_client(
-        self, loop: whorl.EventLoop
+        self, loop: whorl.EventLoop, reported: list[dict[str, Any]]
     ) -> None:
         async with serving(APP, tls=server_context()) as (_, port):
             async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(resolver=Here())) as session:
                 with pytest.raises(aiohttp.ClientConnectorCertificateError):
                     await session.get(f"https://localhost:{port}/loop")
         await nothing_is_left(loop)
+        assert isinstance(reported.pop()["exception"], ssl.SSLError)
 
     async def test_a_server_that_resets_is_an_error_of_the_client(self, loop: whorl.EventLoop) -> None:
         await be_reset(loop, b"")

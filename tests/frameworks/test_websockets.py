@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import socket
+import ssl
 from typing import Any
 
 import pytest
@@ -108,10 +109,12 @@ class TestInThisProcess:
 
     @pytest.mark.slow
     @pytest.mark.usefixtures("either")
-    async def test_tls(self, loop: whorl.EventLoop) -> None:
+    async def test_tls(self, loop: whorl.EventLoop, reported: list[dict[str, Any]]) -> None:
         async with serving(APP, tls=server_context()) as address:
             await traffic(address, ssl=client_context())
         await nothing_is_left(loop)
+        assert {type(context["exception"]) for context in reported} == {ssl.SSLError}, "clear text is refused"
+        reported.clear()
 
     async def test_a_unix_socket(self, loop: whorl.EventLoop, tmp_path: Any) -> None:
         path = str(tmp_path / "socket")
