@@ -8,6 +8,7 @@ import itertools
 import os
 import socket
 import sys
+from asyncio import staggered
 from collections.abc import Callable, Iterable
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -26,6 +27,7 @@ from whorl.aio.connections.arguments import (
     check_tls_timeouts,
 )
 from whorl.aio.connections.resolver import AddressInfo, resolve_or_raise
+from whorl.aio.interop import at_import
 from whorl.aio.interop.at_import import logger
 from whorl.aio.sockets.checks import check_plain_socket, check_stream_socket
 from whorl.aio.sockets.connect_attempt import ConnectAttempt
@@ -234,7 +236,10 @@ async def _connect_any(
                     continue
         else:
             attempts = [functools.partial(_connect_one, loop, failures, info, local_infos) for info in infos]
-            sock = await first_of(loop, attempts, delay, functools.partial(_give_up, loop))
+            if staggered.staggered_race is at_import.staggered_race:
+                sock = await first_of(loop, attempts, delay, functools.partial(_give_up, loop))
+            else:  # A program has replaced it.
+                sock = (await staggered.staggered_race(attempts, delay, loop=loop))[0]
         if sock is None:
             raise _combined([error for errors in failures for error in errors], all_errors)
         return sock

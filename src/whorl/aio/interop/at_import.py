@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from asyncio import base_subprocess, futures, log, streams, trsock
+from asyncio import base_subprocess, futures, log, staggered, streams, trsock
 from concurrent.futures import _base
 from logging import Logger
 from typing import Any
@@ -47,6 +47,8 @@ process_exited: Any = base_subprocess.BaseSubprocessTransport._process_exited
 
 communicate: Any = vars(Process).get("communicate")
 read_stream: Any = vars(Process).get("_read_stream")
+
+staggered_race: Any = staggered.staggered_race
 
 FutureOfThread = _base.Future
 chain_future: Any = futures._chain_future  # type: ignore[attr-defined]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import linecache
 import os
 import re
-import stat
 from typing import Any, NamedTuple
 
 from whorl.core.recording import layout
@@ -106,7 +105,7 @@ def _blind_stall(recording: Recording, number: int) -> dict[str, Any] | None:
     at = layout.BLIND_STACK_AT
     text = bytes(recording.data[at : at + min(max(0, length), layout.BLIND_STACK_SIZE)])
     # Another user's recording may name any file, which that user may not read.
-    source_of = _source if recording.owner in (None, os.geteuid()) else _no_source
+    source_of = _source if recording.is_own else _no_source
     frames = next(parse_dumps(text.decode("utf-8", "replace"), source_of), ())
     loop = next((loop for loop in recording.loops() if loop.fields["thread"] == thread), None)
     known = None if loop is None else doing(recording, loop)
@@ -148,10 +147,9 @@ def plain(stall: Stall) -> dict[str, Any]:
 def _source(file: str, line: int) -> str:
     """Return a line of a program; nothing if the file is none, or too large for one."""
     try:
-        status = os.stat(file)
+        is_program = os.path.isfile(file) and os.path.getsize(file) <= LARGEST_SOURCE
     except (OSError, ValueError):
         return ""
-    is_program = stat.S_ISREG(status.st_mode) and status.st_size <= LARGEST_SOURCE
     return linecache.getline(file, line).strip() if is_program else ""
 
 

@@ -103,9 +103,9 @@ class Recording:
         )
         self.stalls_written: int = self._word(layout.STALLS_WRITTEN_AT)
         self.starved: int = self._word(layout.STARVED_AT)
+        #: Whether the file is this user's own.
+        self.is_own: bool = True
         #: How many loops of the process run that are not in the recording.
-        #: The user whose file it is; None if it was read from no file.
-        self.owner: int | None = None
         self.left_out: int = max(0, self._word(layout.LEFT_OUT_AT))
         self.events_written: int = self._word(layout.EVENTS_WRITTEN_AT)
         self.whorl: str = self._text(layout.WHORL_AT, 32)
@@ -262,7 +262,7 @@ def read_file(file: int | str | os.PathLike[str], *, events: int | None = None) 
         if size > LARGEST:
             raise NotARecording("the file is larger than a recording may be")
         recording = Recording(_wanted(descriptor, header, regions, size, events))
-        recording.owner = status.st_uid
+        recording.is_own = status.st_uid == os.geteuid()
         written = struct.unpack("<q", os.pread(descriptor, 8, layout.EVENTS_WRITTEN_AT))[0]
     recording.first_event = max(recording.first_event, near(written) - recording.regions[11] + 1)
     if events is not None:
