@@ -15,6 +15,7 @@ _FACES = ("whorl.handles", "whorl.fs", "whorl.inspector", "whorl.substitute")
 # Those of Python's own modules that come late: of executors, of names and files, of reports of errors. Not
 # each Python has all of them.
 _STANDARD = (
+    "_colorize",
     "_suggestions",
     "concurrent.futures.thread",
     "encodings.ascii",

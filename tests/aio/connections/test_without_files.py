@@ -19,6 +19,10 @@ pytestmark = pytest.mark.usefixtures("no_hang")
 PROGRAM = """
 import asyncio, encodings.idna, errno, io, logging, os
 import resource, shutil, socket, ssl, sys, tempfile, threading
+try:
+    import _colorize  # for the texts of errors, which Python imports late since 3.15
+except ImportError:
+    pass
 import whorl
 from whorl import new_event_loop, server_loop
 
