@@ -350,15 +350,20 @@ def test_a_loop_that_a_host_drives_is_watched_in_its_steps_only(inspect: Inspect
 def test_time_without_a_processor_is_no_stall(inspect: Inspect) -> None:
     """Two threads of the idle class share a processor with one that never sleeps."""
     processor = min(os.sched_getaffinity(0))
-    hog = "import os; os.sched_setaffinity(0, {%d})\nprint(flush=True)\nwhile True: pass" % processor
-    with subprocess.Popen([sys.executable, "-c", hog], stdout=subprocess.PIPE) as process:
+    hog = (
+        f"import os; os.sched_setaffinity(0, {{{processor}}}); parent = os.getppid()\nprint(flush=True)\n"
+        "while os.getppid() == parent: pass"
+    )
+    with contextlib.ExitStack() as end:
+        process = end.enter_context(subprocess.Popen([sys.executable, "-c", hog], stdout=subprocess.PIPE))
+        end.callback(process.kill)
         assert process.stdout is not None
         process.stdout.readline()
         inspected = inspect(threshold=THRESHOLD)
 
         async def main() -> None:
             os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-            while not inspected.starved() and time.monotonic() < end:
+            while not inspected.starved() and time.monotonic() < patience:
                 await asyncio.sleep(0)
                 busy_for(0.002)
 
@@ -366,11 +371,10 @@ def test_time_without_a_processor_is_no_stall(inspect: Inspect) -> None:
             os.sched_setaffinity(0, {processor})
             whorl.run(main())
 
-        end = time.monotonic() + 60
+        patience = time.monotonic() + 60
         thread = threading.Thread(target=run)
         thread.start()
         thread.join()
-        process.kill()
     assert inspected.starved()
     assert inspected.stalls() == []
 
