@@ -151,6 +151,22 @@ def test_names_end_no_line_of_a_stack() -> None:
     assert calls[0][0] == r"a\x0ab\udc80\x1b.py"
 
 
+@pytest.mark.parametrize("delta", [1 << 28, -(1 << 28)])
+def test_line_that_no_integer_holds_is_none(delta: int) -> None:
+    """Such a table is made by `code.replace`. Python's own answer is undefined."""
+
+    def function() -> list[Call]:
+        return read(threading.get_native_id())
+
+    number, table = (delta << 1) if delta > 0 else (-delta << 1) | 1, bytearray()
+    parts = [number >> shift & 63 for shift in range(0, 30, 6)]
+    for _ in range(0, len(function.__code__.co_code), 2):  # One instruction each, without columns.
+        table += bytes([0x80 | 13 << 3, *(part | 64 for part in parts[:-1]), parts[-1]])
+    function.__code__ = function.__code__.replace(co_linetable=bytes(table))
+    lines = [line for _, line, name in function() if name.endswith("function")]
+    assert lines == [0]
+
+
 def test_thread_that_sleeps_is_read_by_another() -> None:
     ends, begun = threading.Event(), threading.Event()
 
