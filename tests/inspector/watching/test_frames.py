@@ -6,6 +6,7 @@ import asyncio
 import ctypes
 import os
 import platform
+import signal
 import socket
 import struct
 import sys
@@ -20,6 +21,7 @@ import whorl
 from tests.core.loop_fakes import in_child, refuse_system_call
 from tests.inspector.watching.busy_thread import run_until
 from whorl.inspector import Inspector
+from whorl.inspector.inspector import current
 from whorl.inspector.watching import looks, stacks
 
 pytestmark = pytest.mark.skipif(not whorl.compiled, reason="uncompiled, no stack is read from outside")
@@ -195,6 +197,25 @@ def test_stack_is_read_in_a_forked_child() -> None:
         assert calls == expected[: len(calls)]
 
     assert in_child(act) == 0
+
+
+def test_fork_while_the_native_mutex_is_held_leaves_it_free_in_the_child() -> None:
+    """No inspector runs, so none of Python's hooks sees to it."""
+    assert current() is None
+    thread = threading.Thread(target=looks.stack, args=(threading.get_native_id(), 20_000))
+
+    def act() -> None:
+        signal.alarm(20)
+        looks.stack(threading.get_native_id(), 1)
+
+    thread.start()
+    statuses = []
+    while thread.is_alive():  # It has the mutex nearly all of the time.
+        statuses.append(in_child(act))
+        if len(statuses) == 10:
+            break
+    thread.join()
+    assert statuses == [0] * len(statuses)
 
 
 def test_system_that_refuses_to_read_leaves_no_stack() -> None:
