@@ -55,7 +55,7 @@ cdef class Loop(LoopLifecycle):
     cpdef object _run_turns(self)
     cdef object _turn(self)
     cpdef object _step(self, bint may_sleep)
-    @cython.locals(away_ns=int64_t)
+    @cython.locals(away_ns=int64_t, timeout_ns=int64_t)
     cpdef int64_t _prepare_external_poll(self) except? -2
     @cython.locals(before=int64_t, now=int64_t, slept=int64_t, found=Py_ssize_t, figures=Figures, recorder=LoopRecorder)
     cdef object _poll(self, int64_t timeout_ns, list into)

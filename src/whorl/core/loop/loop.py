@@ -381,8 +381,9 @@ class Loop(LoopLifecycle):
             self._previous_poll_ended, self._poll_ended = self._poll_ended, 0
         self._posted = SOMETHING
         begin_sleep(self)
-        self._poller.hand_over()
-        return self._turn_timeout()
+        limit = self._poller.hand_over()
+        timeout_ns = self._turn_timeout()
+        return timeout_ns if limit is None or 0 <= timeout_ns < limit else limit
 
     # The poll.
 

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 from whorl.core.callback import current_thread
 from whorl.core.kernel.errors import os_error
-from whorl.core.limits import EVENTS_PER_POLL
+from whorl.core.limits import EVENTS_PER_POLL, WATCH_RETRY_NS
 from whorl.core.pollers.contract import Poller, refuse_in_child
 from whorl.core.pollers.epoll import NO_ROOM, mask_of, seen_in
 from whorl.core.pollers.io_uring_rings import Ring
@@ -168,11 +168,13 @@ class UringPoller(Poller):
         if self._to_arm:
             self._arm_all()
 
-    def hand_over(self) -> None:
+    def hand_over(self) -> int | None:
         """Arm now if another loop may wait for `fileno`: this loop does not poll for a while."""
-        if self._eager and not self._ring.is_shared():
-            self._rearm()
-            self._ring.submit()
+        if not self._eager or self._ring.is_shared():
+            return None
+        self._rearm()
+        self._ring.submit()
+        return WATCH_RETRY_NS if self._to_arm else None
 
     def poll(self, timeout_ns: int, into: list[Any]) -> int:
         """Sleep until something is ready; collect it."""
