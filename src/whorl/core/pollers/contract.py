@@ -16,7 +16,8 @@ code runs inside `poll`.
 * `forget(handle)` is `remove` for a handle that no program knows, and whose descriptor is closed within a
   turn. The kernel ends such a watch by itself.
 * `take_over(handle, former)` gives an edge-triggered watch to another handle on the same open file.
-* `poll(timeout_ns, into)`: 0 does not sleep, -1 sleeps without limit. A signal may end it early.
+* `poll(timeout_ns, into)`: 0 does not sleep, -1 sleeps without limit. A signal may end it early, and the
+  loop runs its handler.
   It returns the number of handles that it appended.
 * `edge_triggered`, `can_keep_idle_watches` and `can_spin` are the capabilities of a poller. The loop reads
   no other attribute, besides `empty_polls` and `fallback_reason`.

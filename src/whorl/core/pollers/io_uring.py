@@ -51,9 +51,6 @@ _PASSING = (-errno.EINTR, -errno.ETIME, -errno.EAGAIN, -errno.EBUSY)
 if not cython.compiled:
     from whorl.core.pollers.contract import next_generation
 
-    def handle_signals() -> None:
-        """Do nothing: uncompiled, Python runs the handlers."""
-
 
 class UringPoller(Poller):
     """Readiness by io_uring (man 7 io_uring). Raises OSError if it does not work."""
@@ -179,7 +176,6 @@ class UringPoller(Poller):
     def poll(self, timeout_ns: int, into: list[Any]) -> int:
         """Sleep until something is ready; collect it."""
         ring = self._ring
-        handle_signals()
         if ring.is_shared():
             refuse_in_child()
         if self._thread != current_thread():
@@ -194,7 +190,6 @@ class UringPoller(Poller):
         if code < 0 and code not in _PASSING:
             raise os_error(code)
         if not ring.has_answer():
-            handle_signals()
             return 0
         doubtful: list[int] = []
         found = self._collect(into, doubtful)
