@@ -190,8 +190,8 @@ static int whorl_next_byte(whorl_table *table) {
     return table->data[table->at++ - block];
 }
 
-/* Return the line of an instruction, by its number; 0 if it has none. A table may say anything, so the sum has
-   64 bits, which the longest one cannot fill. This is what `PyCode_Addr2Line` does,
+/* Return the line of an instruction, by its number; 0 if it has none. A table may say anything, so the sum
+   has 64 bits, which the longest one cannot fill. This is what `PyCode_Addr2Line` does,
    which follows pointers (Objects/locations.md of CPython describes the table). */
 static int whorl_line_of(const PyCodeObject *code, Py_ssize_t instruction) {
     static whorl_table table;

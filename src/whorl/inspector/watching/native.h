@@ -321,9 +321,9 @@ static void whorl_native_stop(void) {
     pthread_mutex_unlock(&whorl_native.mutex);
 }
 
-/* Forget the thread: a forked child has none. It or another one may have held the mutex. The system calls this
-   inside of `fork`, so that nobody in the child ever meets that mutex; there, no function of Python's may be
-   called. */
+/* Forget the thread: a forked child has none. It or another one may have held the mutex. The system calls
+   this inside of `fork`, so that nobody in the child ever meets that mutex; there, no function of Python's
+   may be called. */
 static void whorl_native_in_child(void) {
     if (whorl_native.recording.obj != NULL)
         whorl_native_inherited = whorl_native.recording;
