@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import gc
 import logging
 import multiprocessing
@@ -238,6 +239,34 @@ def test_long_callback_among_short_ones_is_one_stall(inspect: Inspect) -> None:
     assert inspected.watchdog is not None
     inspected.watchdog.look_now()
     assert [stall.reason for stall in inspected.stalls()] == ["asleep"]
+
+
+@pytest.mark.skipif(not whorl.compiled, reason="uncompiled, Python runs handlers inside of the sleep")
+@pytest.mark.gil("other threads may look at the frames of a thread")
+@pytest.mark.parametrize("make_loop", [whorl.EventLoop, whorl.server_loop])
+def test_signal_handler_that_ends_a_sleep_is_a_stall_as_any_callback(
+    inspect: Inspect, make_loop: Callable[[], Any]
+) -> None:
+    inspected = inspect(threshold=THRESHOLD)
+    loop = make_loop()
+
+    def handle(number: int, frame: object) -> None:
+        time.sleep(4 * THRESHOLD)
+        loop.call_soon_threadsafe(loop.stop)
+
+    former = signal.signal(signal.SIGALRM, functools.partial(handle))
+    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    try:
+        loop.run_forever()
+    finally:
+        signal.signal(signal.SIGALRM, former)
+        loop.close()
+    assert inspected.watchdog is not None
+    inspected.watchdog.look_now()
+    [stall] = inspected.stalls()
+    assert (stall.ended, stall.reason, stall.handler) == (True, "asleep", True)
+    assert (stall.call or "").endswith("handle")
+    assert stall.length_ns >= 3 * THRESHOLD * 1e9
 
 
 @pytest.mark.gil("other threads may look at the frames of a thread")

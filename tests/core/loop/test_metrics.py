@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import threading
+import time
 
 import pytest
 
+import whorl
 from tests.core.loop_fakes import SECOND, Inert, ObedientClock, Watcher, run_forever, run_turns
 from whorl.core import Event, Loop, LoopMetrics, LoopUtilization
 
@@ -164,3 +167,31 @@ def test_utilization_counts_the_current_sleep_in_another_thread(loop: Loop) -> N
     thread.join()
     assert readings[-1].idle_ns > readings[0].idle_ns
     assert all(0 <= reading.utilization <= 1 for reading in readings)
+
+
+@pytest.mark.skipif(not whorl.compiled, reason="uncompiled, Python runs handlers inside of the sleep")
+@pytest.mark.parametrize("spin_ns", [0, 1000])
+@pytest.mark.parametrize("poller", ["epoll", "io_uring"])
+def test_a_loop_is_awake_in_a_signal_handler_that_ends_its_sleep(poller: str, spin_ns: int) -> None:
+    if spin_ns and poller == "io_uring":
+        pytest.skip("io_uring does not spin")
+    loop, idle = Loop(poller=poller), []
+    loop.configure(spin_ns=spin_ns)
+
+    def handle(number: int, frame: object) -> None:
+        idle.append(loop.utilization().idle_ns)
+        until = time.monotonic_ns() + 1_000_000
+        while time.monotonic_ns() < until:
+            pass
+        idle.append(loop.utilization().idle_ns)
+        loop.stop()
+
+    former = signal.signal(signal.SIGALRM, handle)
+    loop.call_later(60, list)
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    try:
+        loop.run()
+    finally:
+        signal.signal(signal.SIGALRM, former)
+        loop.close()
+    assert idle[0] == idle[1] == loop.metrics().idle_ns > 0

@@ -133,6 +133,45 @@ def test_a_process_without_another_descriptor_has_none_for_hosts(loop: Loop, ker
     assert loop.backend_fd() >= 0
 
 
+def lose_set(loop: Loop, kernel: FullKernel) -> None:
+    """Let a set be needed while there is no descriptor for one."""
+    kernel.no_set = errno.EMFILE
+    with pytest.raises(OSError, match="Too many open files"):
+        make_set_anew(loop, kernel)
+
+
+def test_a_host_hears_of_events_after_the_set_was_lost(
+    loop: Loop, kernel: FullKernel, pairs: list[Pair]
+) -> None:
+    Watcher(loop, pairs[0][0].fileno())
+    with select.epoll() as host:
+        host.register(loop.backend_fd(), select.EPOLLIN)
+        lose_set(loop, kernel)
+        assert loop._poller.hand_over() == WATCH_RETRY_NS
+        kernel.no_set = 0
+        assert loop._poller.hand_over() is None
+        pairs[0][1].send(b"x")
+        assert host.poll(0) == [(loop.backend_fd(), select.EPOLLIN)]
+
+
+def test_a_host_asks_again_for_a_watch_that_the_new_set_had_no_room_for(
+    loop: Loop, kernel: FullKernel, pairs: list[Pair]
+) -> None:
+    watcher = Watcher(loop, pairs[0][0].fileno())
+    loop.backend_fd()
+    kernel.refused[watcher.fileno()] = errno.ENOSPC
+    make_set_anew(loop, kernel)
+    timer = loop.call_later(WATCH_RETRY_NS / 2e9, list)
+    assert 0 <= loop._prepare_external_poll() <= WATCH_RETRY_NS // 2
+    timer.cancel()
+    assert loop._prepare_external_poll() == WATCH_RETRY_NS
+    kernel.refused.clear()
+    assert loop._prepare_external_poll() == -1
+    pairs[0][1].send(b"x")
+    loop._step(False)
+    assert watcher.seen == [Event.READABLE]
+
+
 # Sets and watches that the kernel refuses.
 
 
@@ -140,9 +179,7 @@ def test_a_set_that_there_was_no_descriptor_for_is_made_later(
     loop: Loop, kernel: FullKernel, pairs: list[Pair]
 ) -> None:
     watcher = Watcher(loop, pairs[0][0].fileno())
-    kernel.no_set = errno.EMFILE
-    with pytest.raises(OSError, match="Too many open files"):
-        make_set_anew(loop, kernel)
+    lose_set(loop, kernel)
     with pytest.raises(OSError, match="Too many open files"):
         run_turns(loop)
     with pytest.raises(OSError, match="Too many open files"):
@@ -158,9 +195,7 @@ def test_a_new_watch_brings_back_a_set_that_there_was_no_descriptor_for(
     loop: Loop, kernel: FullKernel, pairs: list[Pair], later: str
 ) -> None:
     watchers = [Watcher(loop, pair[0].fileno()) for pair in pairs[:2]]
-    kernel.no_set = errno.EMFILE
-    with pytest.raises(OSError, match="Too many open files"):
-        make_set_anew(loop, kernel)
+    lose_set(loop, kernel)
     kernel.no_set = 0
     if later == "add":
         watchers.append(Watcher(loop, pairs[2][0].fileno()))

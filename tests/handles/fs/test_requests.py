@@ -9,6 +9,7 @@ import hashlib
 import os
 import random
 import stat
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -157,6 +158,18 @@ def test_memory_is_asked_for_regular_files_on_local_disks_only(tmp_path: Path) -
     assert kernel.status_now("a\0b", True) == -errno.EAGAIN
     with pytest.raises(TypeError):
         kernel.status_now(3, True)
+
+
+def test_learning_a_mount_without_ctypes_leaves_no_descriptor_and_trusts_no_file_system(
+    tmp_path: Path, no_leak: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "whorl.core.kernel.libc", None)
+    monkeypatch.delattr("whorl.core.kernel.libc", raising=False)
+    kernel = Kernel()
+    kernel.learn_mount(os.fsencode(tmp_path))
+    assert set(kernel.known_mounts().values()) == ({False} if whorl.compiled else set())
+    status = kernel.status_now(str(tmp_path), True)
+    assert status == -errno.EAGAIN
 
 
 @pytest.mark.parametrize("fd", [-1, 987_654])

@@ -7,6 +7,7 @@ import collections
 import gc
 import threading
 import time
+import weakref
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from whorl.inspector.tables.tasks import (
     SHOWN_ALIKE,
     Fold,
     TaskFigures,
+    _give_back_ended,
     rows,
     stack,
     states,
@@ -346,3 +348,56 @@ def test_tree_of_a_long_chain_ends_with_words_and_repeated_rows_are_one() -> Non
     drawn = tree_of([*chain, *chain])
     assert "… and those that it waits for" in drawn
     assert len(drawn.splitlines()) < 1000
+
+
+# The end of a task that is looked at.
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_table_of_a_loop_that_does_not_run_leaves_nothing_in_it(is_closed: bool) -> None:
+    """The asker has gone before the table was whole."""
+    loop: Any = whorl.new_event_loop()
+
+    async def work() -> None:
+        await asyncio.sleep(0)
+
+    made = [loop.create_task(work()) for _ in range(5)]
+    table = rows(loop)
+    assert isinstance(next(row for row in table if row is not None), TaskFigures)
+    loop.run_until_complete(asyncio.wait(made))
+    known = [weakref.ref(task) for task in made]
+    if is_closed:
+        loop.close()
+    made.clear()
+    table.close()
+    gc.collect()
+    assert [task() for task in known] == [None] * 5
+    assert loop.metrics().ready == 0
+    loop.close()
+
+
+def test_tasks_that_end_while_they_are_looked_at_are_freed_by_the_thread_of_their_loop() -> None:
+    freed: list[int] = []
+    made: list[Any] = []
+    listed = threading.Event()
+
+    async def work() -> None:
+        pass
+
+    async def main() -> None:
+        made.append(asyncio.create_task(work()))
+        await asyncio.sleep(0)
+        weakref.finalize(made[0], lambda: freed.append(threading.get_ident()))
+        loops.append(asyncio.get_running_loop())
+        listed.set()
+        while not freed:
+            await asyncio.sleep(0.001)
+
+    loops: list[Any] = []
+    thread = threading.Thread(target=whorl.run, args=(main(),))
+    thread.start()
+    listed.wait()
+    number = thread.ident
+    _give_back_ended(loops.pop(), made)
+    thread.join()
+    assert (freed, made) == ([number], [])

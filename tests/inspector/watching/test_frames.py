@@ -6,6 +6,7 @@ import asyncio
 import ctypes
 import os
 import platform
+import signal
 import socket
 import struct
 import sys
@@ -20,6 +21,7 @@ import whorl
 from tests.core.loop_fakes import in_child, refuse_system_call
 from tests.inspector.watching.busy_thread import run_until
 from whorl.inspector import Inspector
+from whorl.inspector.inspector import current
 from whorl.inspector.watching import looks, stacks
 
 pytestmark = pytest.mark.skipif(not whorl.compiled, reason="uncompiled, no stack is read from outside")
@@ -151,6 +153,22 @@ def test_names_end_no_line_of_a_stack() -> None:
     assert calls[0][0] == r"a\x0ab\udc80\x1b.py"
 
 
+@pytest.mark.parametrize("delta", [1 << 28, -(1 << 28)])
+def test_line_that_no_integer_holds_is_none(delta: int) -> None:
+    """Such a table is made by `code.replace`. Python's own answer is undefined."""
+
+    def function() -> list[Call]:
+        return read(threading.get_native_id())
+
+    number, table = (delta << 1) if delta > 0 else (-delta << 1) | 1, bytearray()
+    parts = [number >> shift & 63 for shift in range(0, 30, 6)]
+    for _ in range(0, len(function.__code__.co_code), 2):  # One instruction each, without columns.
+        table += bytes([0x80 | 13 << 3, *(part | 64 for part in parts[:-1]), parts[-1]])
+    function.__code__ = function.__code__.replace(co_linetable=bytes(table))
+    lines = [line for _, line, name in function() if name.endswith("function")]
+    assert lines == [0]
+
+
 def test_thread_that_sleeps_is_read_by_another() -> None:
     ends, begun = threading.Event(), threading.Event()
 
@@ -179,6 +197,25 @@ def test_stack_is_read_in_a_forked_child() -> None:
         assert calls == expected[: len(calls)]
 
     assert in_child(act) == 0
+
+
+def test_fork_while_the_native_mutex_is_held_leaves_it_free_in_the_child() -> None:
+    """No inspector runs, so none of Python's hooks sees to it."""
+    assert current() is None
+    thread = threading.Thread(target=looks.stack, args=(threading.get_native_id(), 20_000))
+
+    def act() -> None:
+        signal.alarm(20)
+        looks.stack(threading.get_native_id(), 1)
+
+    thread.start()
+    statuses = []
+    while thread.is_alive():  # It has the mutex nearly all of the time.
+        statuses.append(in_child(act))
+        if len(statuses) == 10:
+            break
+    thread.join()
+    assert statuses == [0] * len(statuses)
 
 
 def test_system_that_refuses_to_read_leaves_no_stack() -> None:

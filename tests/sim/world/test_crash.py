@@ -279,3 +279,58 @@ def test_log_that_is_synced_has_no_finding_in_many_seeds() -> None:
 def test_log_that_is_not_synced_loses_what_it_acknowledged() -> None:
     main = _log(synced=False)
     assert all(sim.run(main, seed=seed).failed for seed in range(5))
+
+
+# A program that fails at its start.
+
+
+async def _boot_fails(host: sim.Host) -> None:
+    raise ValueError("no settings")
+
+
+async def _boot_exits(host: sim.Host) -> None:
+    raise SystemExit(3)
+
+
+async def _is_refused(world: sim.World, host: sim.Host) -> None:
+    await asyncio.open_connection("other", 80)
+
+
+async def _is_killed(world: sim.World, host: sim.Host) -> None:
+    host.kill()
+
+
+async def _is_ended(world: sim.World, host: sim.Host) -> None:
+    pass
+
+
+@pytest.mark.parametrize("boot", [_boot_fails, _boot_exits])
+@pytest.mark.parametrize("then", [_is_refused, _is_killed, _is_ended])
+def test_boot_that_fails_is_a_finding_however_the_run_ends(boot: Any, then: Any) -> None:
+    async def main(world: sim.World) -> None:
+        host = world.host("other", boot=boot)
+        await asyncio.sleep(1)
+        await then(world, host)
+
+    findings = sim.run(main, faults=sim.Faults.none()).findings
+    error = "SystemExit: 3" if boot is _boot_exits else "ValueError: no settings"
+    assert [f"{each.host}: {each.text}" for each in findings if each.kind == "unhandled"] == [
+        f"other: boot failed ({error})"
+    ]
+    assert [each.kind for each in findings if each.kind != "unhandled"] == ["exception"] * (
+        then is _is_refused
+    )
+
+
+def test_boot_that_exits_well_or_whose_error_is_handled_is_no_finding() -> None:
+    async def boot_ends(host: sim.Host) -> None:
+        raise SystemExit
+
+    async def main(world: sim.World) -> None:
+        world.host("one", boot=boot_ends)
+        other = world.host("other", boot=_boot_fails)
+        await asyncio.sleep(1)
+        assert other.main_task is not None
+        assert isinstance(other.main_task.exception(), ValueError)
+
+    assert sim.run(main, faults=sim.Faults.none()).findings == []

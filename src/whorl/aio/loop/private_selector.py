@@ -102,9 +102,9 @@ class _ProxyPoller(Poller):
         into.extend(found)
         return len(found)
 
-    def hand_over(self) -> None:
+    def hand_over(self) -> int | None:
         """Let `fileno` report the current state from now on."""
-        self._poller.hand_over()
+        return self._poller.hand_over()
 
     def leave_to_parent(self) -> None:
         """Leave the kernel's object to the parent: this process was forked."""

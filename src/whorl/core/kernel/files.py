@@ -103,6 +103,15 @@ def _libc() -> Any:
     return libc
 
 
+def _is_local(fd: int) -> bool:
+    """Return whether an open file lies on a local file system, as far as can be known."""
+    try:
+        found = _libc().file_system("fstatfs", fd)
+    except ImportError:
+        found = None
+    return getattr(found, "type", 0) & 0xFFFFFFFF in _LOCAL_TYPES
+
+
 def _attempt(call: Callable[..., Any], *args: Any, **options: Any) -> Any:
     """Return the result of a call, 0 for None, or the negative error number."""
     try:
@@ -147,17 +156,21 @@ class FileCalls(DatagramCalls):
         return read_file_now(self, fd, size, offset)
 
     def learn_mount(self, path: Path) -> None:
-        """Find out whether a file lies on a local file system, for the next `_now`; this blocks."""
+        """Find out whether a file lies on a local file system, for the next `_now`; this blocks.
+
+        Without `ctypes` none is known to be local.
+        """
         if not self._opens_now or not hasattr(os, "O_PATH") or len(self._local_mounts) >= _MOUNTS_KNOWN:
             return
         fd = _attempt(os.open, path, os.O_PATH | os.O_CLOEXEC)
         if fd < 0:
             return
-        mount = mount_of(fd)
-        if mount is not None and mount not in self._local_mounts:
-            found = _libc().file_system("fstatfs", fd)
-            self._local_mounts[mount] = type(found) is not int and (found.type & 0xFFFFFFFF) in _LOCAL_TYPES
-        os.close(fd)
+        try:
+            mount = mount_of(fd)
+            if mount is not None and mount not in self._local_mounts:
+                self._local_mounts[mount] = _is_local(fd)
+        finally:
+            os.close(fd)
 
     def known_mounts(self) -> dict[Any, bool]:
         """Return the mounted file systems that have been met, and whether they are local."""

@@ -346,14 +346,13 @@ cdef inline int spin_for_events(int epfd, epoll_event *events, int64_t until_ns)
 
 
 cdef inline int wait_for_events(Kernel kernel, int epfd, int64_t timeout_ns, EventBatch batch) except? -65536:
-    # Signal handlers run before the wait, or when it brought nothing: what they raise must not
-    # cost events that were already taken from the kernel.
+    # The loop runs signal handlers, before this and afterwards if it brought nothing. One that arrives while this
+    # spins must not wait for the end of the sleep that follows.
     cdef timespec limit
     cdef int count = -1, timeout_ms
     cdef int64_t began_ns, spin_ns
     cdef uint64_t mask = 0
     cdef uint64_t *held = NULL
-    PyErr_CheckSignals()
     if timeout_ns == 0:
         count = c_epoll_wait(epfd, batch._events, EVENTS_PER_POLL, 0)
         if count < 0:
@@ -367,7 +366,7 @@ cdef inline int wait_for_events(Kernel kernel, int epfd, int64_t timeout_ns, Eve
             spin_ns = timeout_ns
         with nogil:
             count = spin_for_events(epfd, batch._events, began_ns + spin_ns)
-        if count <= 0:
+        if count == 0:
             PyErr_CheckSignals()
         if count != 0 or spin_ns == timeout_ns:
             batch._count = count if count > 0 else 0
@@ -396,8 +395,6 @@ cdef inline int wait_for_events(Kernel kernel, int epfd, int64_t timeout_ns, Eve
                 count = <int>c_syscall(SYS_epoll_pwait, epfd, batch._events, EVENTS_PER_POLL, timeout_ms, held, <size_t>8)
             if count < 0:
                 count = -c_errno
-    if count <= 0:
-        PyErr_CheckSignals()
     batch._count = count if count > 0 else 0
     return count
 

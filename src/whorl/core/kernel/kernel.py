@@ -413,7 +413,10 @@ class Kernel(SocketCalls):
         return change_watch(self, epfd, operation, fd, mask, generation)
 
     def epoll_wait(self, epfd: int, timeout_ns: int, events: EventBatch) -> int:
-        """Sleep for events; return their number. Run Python's signal handlers, and raise their errors."""
+        """Sleep for events; return their number, or -EINTR if a signal ended the sleep (man 2 epoll_wait).
+
+        The caller runs the signal's handler afterwards. Uncompiled, Python runs it, and the sleep goes on.
+        """
         return wait_for_events(self, epfd, timeout_ns, events)
 
     def eventfd(self) -> int:

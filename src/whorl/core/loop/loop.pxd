@@ -8,6 +8,7 @@ from whorl.core.kernel.kernel cimport Kernel, clock_is_patched, read_ticks
 from whorl.core.lists cimport append, append_at
 from whorl.core.loop.lifecycle cimport LoopLifecycle
 from whorl.core.loop.state cimport begin_sleep, end_sleep
+from whorl.core.loop.wakeup cimport run_signal_handlers
 from whorl.core.recording.loop_recorder cimport LoopRecorder, end_turn
 from whorl.core.recording.steps cimport may_step, stepped_by
 from whorl.core.threads cimport seen_flag
@@ -55,10 +56,11 @@ cdef class Loop(LoopLifecycle):
     cpdef object _run_turns(self)
     cdef object _turn(self)
     cpdef object _step(self, bint may_sleep)
-    @cython.locals(away_ns=int64_t)
+    @cython.locals(away_ns=int64_t, timeout_ns=int64_t)
     cpdef int64_t _prepare_external_poll(self) except? -2
     @cython.locals(before=int64_t, now=int64_t, slept=int64_t, found=Py_ssize_t, figures=Figures, recorder=LoopRecorder)
     cdef object _poll(self, int64_t timeout_ns, list into)
+    cdef object _run_interrupting_handlers(self)
     @cython.locals(since=int64_t, is_only_one=bint)
     cdef bint _skip_poll(self) except -1
     cdef int64_t _turn_timeout(self) except -2

@@ -52,6 +52,7 @@ if not cython.compiled:
     from whorl.core.kernel.kernel import clock_is_patched
     from whorl.core.lists import append
     from whorl.core.loop.state import begin_sleep, end_sleep
+    from whorl.core.loop.wakeup import run_signal_handlers
     from whorl.core.recording.loop_recorder import end_turn
     from whorl.core.recording.steps import stepped_by
 
@@ -381,13 +382,19 @@ class Loop(LoopLifecycle):
             self._previous_poll_ended, self._poll_ended = self._poll_ended, 0
         self._posted = SOMETHING
         begin_sleep(self)
-        self._poller.hand_over()
-        return self._turn_timeout()
+        limit = self._poller.hand_over()
+        timeout_ns = self._turn_timeout()
+        return timeout_ns if limit is None or 0 <= timeout_ns < limit else limit
 
     # The poll.
 
     def _poll(self, timeout_ns: int, into: list[Runnable]) -> None:
-        """Sleep for at most `timeout_ns`; append the handles that became ready to `into`."""
+        """Sleep for at most `timeout_ns`; append the handles that became ready to `into`.
+
+        Python's signal handlers run before the sleep, or when nothing else has ended it. So their time is
+        no sleep, and what they raise costs no events that were taken from the kernel.
+        """
+        run_signal_handlers()
         slept = 0
         figures = self._figures
         if timeout_ns == 0:
@@ -429,11 +436,19 @@ class Loop(LoopLifecycle):
             self._now_ns = self._clock()
         if self._may_sleep:
             end_sleep(self)
+        if found == 0 and timeout_ns != 0:
+            self._run_interrupting_handlers()
         self._events = self._events + found
         if self._inbox or self._has_sent_async:
             self._drain_inbox(into)
         if self._probe is not None:
             self._notify_probe("polled", slept, found)
+
+    def _run_interrupting_handlers(self) -> None:
+        """Run the handlers of a signal that may have ended the sleep; the next callback begins after them."""
+        run_signal_handlers()
+        if self._recorder is not None:
+            self._recorder._last_ns = max(self._recorder._last_ns, self._kernel.now())
 
     def _skip_poll(self) -> bool:
         """Return whether this turn skips the poll and the phases; if so, collect the inbox and due timers.

@@ -16,12 +16,14 @@ code runs inside `poll`.
 * `forget(handle)` is `remove` for a handle that no program knows, and whose descriptor is closed within a
   turn. The kernel ends such a watch by itself.
 * `take_over(handle, former)` gives an edge-triggered watch to another handle on the same open file.
-* `poll(timeout_ns, into)`: 0 does not sleep, -1 sleeps without limit. A signal may end it early.
+* `poll(timeout_ns, into)`: 0 does not sleep, -1 sleeps without limit. A signal may end it early, and the
+  loop runs its handler.
   It returns the number of handles that it appended.
 * `edge_triggered`, `can_keep_idle_watches` and `can_spin` are the capabilities of a poller. The loop reads
   no other attribute, besides `empty_polls` and `fallback_reason`.
 * `fileno` returns the same descriptor for as long as the poller lives, so that the owner of another loop may
-  wait for it. `hand_over` is called when the loop leaves the polling to that owner.
+  wait for it. `hand_over` is called when the loop leaves the polling to that owner. While the system
+  has no room for a watch, it returns after which time the owner lets the loop poll anyway.
 * `leave_to_parent` is called in a forked child, which must not take events or watches from its parent.
   `renew` lets the poller go on there, with a kernel object of its own.
 * `empty_polls` counts the polls in a row, up to EMPTY_POLLS_BEFORE_SKIP, that did not sleep and found
@@ -175,8 +177,12 @@ class Poller:
         """Sleep until something is ready; collect it."""
         raise NotImplementedError
 
-    def hand_over(self) -> None:
-        """Let `fileno` become readable at events from now on: there will be no poll for a while."""
+    def hand_over(self) -> int | None:
+        """Let `fileno` become readable at events from now on: there will be no poll for a while.
+
+        Return the longest time until the next poll, in nanoseconds; None: there is no limit.
+        """
+        return None
 
     def leave_to_parent(self) -> None:
         """Leave the kernel's object to the parent until `renew`: this process was forked.

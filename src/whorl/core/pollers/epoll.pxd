@@ -58,6 +58,7 @@ cdef class EpollPoller(Poller):
     cpdef object remove(self, IOHandle handle)
     @cython.locals(fd=int)
     cpdef object remove_later(self, IOHandle handle)
+    cpdef object hand_over(self)
     cdef object _end_watch(self)
     cpdef object forget(self, IOHandle handle)
     @cython.locals(events=EventBatch, count=int, found=Py_ssize_t)

@@ -364,6 +364,19 @@ class EpollPoller(Poller):
                 self._watch(handle)
         return WATCH_RETRY_NS if self._refused and not 0 <= timeout_ns < WATCH_RETRY_NS else timeout_ns
 
+    def hand_over(self) -> int | None:
+        """Bring back the set and the watches that are missing, if a host waits for them."""
+        if self._outer < 0:
+            return None
+        if self._epfd == LOST:
+            try:
+                self._rebuild()
+            except OSError:  # There is no descriptor. The next poll says so.
+                pass
+        elif self._refused:
+            self._watch_refused(-1)
+        return WATCH_RETRY_NS if self._epfd == LOST or self._refused else None
+
     def leave_to_parent(self) -> None:
         """Touch the set no more: this process was forked, and its parent has the same set."""
         if self._epfd >= 0:

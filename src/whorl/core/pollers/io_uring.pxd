@@ -1,6 +1,5 @@
 cimport cython
 from libc.stdint cimport int64_t, uint32_t
-from cpython.exc cimport PyErr_CheckSignals
 
 from whorl.core.callback cimport current_thread
 from whorl.core.pollers.epoll cimport mask_of, seen_in
@@ -10,10 +9,6 @@ from whorl.core.pollers.io_uring_rings cimport Ring
 
 cdef int EVENTS_PER_POLL
 cdef int URGENT
-
-
-cdef inline int handle_signals() except -1:
-    return PyErr_CheckSignals()
 
 
 cdef class UringPoller(Poller):

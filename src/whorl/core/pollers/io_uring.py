@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 from whorl.core.callback import current_thread
 from whorl.core.kernel.errors import os_error
-from whorl.core.limits import EVENTS_PER_POLL
+from whorl.core.limits import EVENTS_PER_POLL, WATCH_RETRY_NS
 from whorl.core.pollers.contract import Poller, refuse_in_child
 from whorl.core.pollers.epoll import NO_ROOM, mask_of, seen_in
 from whorl.core.pollers.io_uring_rings import Ring
@@ -50,9 +50,6 @@ _PASSING = (-errno.EINTR, -errno.ETIME, -errno.EAGAIN, -errno.EBUSY)
 
 if not cython.compiled:
     from whorl.core.pollers.contract import next_generation
-
-    def handle_signals() -> None:
-        """Do nothing: uncompiled, Python runs the handlers."""
 
 
 class UringPoller(Poller):
@@ -168,16 +165,17 @@ class UringPoller(Poller):
         if self._to_arm:
             self._arm_all()
 
-    def hand_over(self) -> None:
+    def hand_over(self) -> int | None:
         """Arm now if another loop may wait for `fileno`: this loop does not poll for a while."""
-        if self._eager and not self._ring.is_shared():
-            self._rearm()
-            self._ring.submit()
+        if not self._eager or self._ring.is_shared():
+            return None
+        self._rearm()
+        self._ring.submit()
+        return WATCH_RETRY_NS if self._to_arm else None
 
     def poll(self, timeout_ns: int, into: list[Any]) -> int:
         """Sleep until something is ready; collect it."""
         ring = self._ring
-        handle_signals()
         if ring.is_shared():
             refuse_in_child()
         if self._thread != current_thread():
@@ -192,7 +190,6 @@ class UringPoller(Poller):
         if code < 0 and code not in _PASSING:
             raise os_error(code)
         if not ring.has_answer():
-            handle_signals()
             return 0
         doubtful: list[int] = []
         found = self._collect(into, doubtful)

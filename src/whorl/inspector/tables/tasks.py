@@ -107,10 +107,27 @@ def rows(loop: Any) -> Iterator[TaskFigures | None]:
 
 
 def _give_back(loop: Any, tasks: list[Any]) -> None:
-    """Let the loop's thread be the last that has these tasks: it frees them, and tells of their errors."""
-    if loop._thread_id != threading.get_ident():
+    """Let the loop's thread be the last that has these tasks: it frees them, and tells of their errors.
+
+    A loop that does not run has no thread, and may never run again, so they are freed here. It may end its
+    run at any time, so that is asked once more; to clear the list twice does no harm.
+    """
+    runner = loop._thread_id
+    if runner == threading.get_ident():
+        return
+    if runner is not None:
         with contextlib.suppress(RuntimeError):  # The loop is closed.
             Loop.call_soon_threadsafe(loop, tasks.clear)
+    if loop._thread_id is None:
+        tasks.clear()
+
+
+def _give_back_ended(loop: Any, tasks: list[Any]) -> None:
+    """Do this for those tasks that have ended since they were listed; others keep the rest."""
+    ended = [task for task in tasks if task.done()]
+    tasks.clear()
+    if ended:
+        _give_back(loop, ended)
 
 
 def arranged(found: list[TaskFigures]) -> list[TaskFigures]:
@@ -153,6 +170,8 @@ def states(loop: Any) -> dict[str, int]:
             waiting = future is not None and waits.is_waiting(chain_of(_coroutine(task))[1], future)
             counts["waiting" if waiting else "scheduled"] += 1
         breathe()
+    task = current = future = None
+    _give_back_ended(loop, everyone)
     return counts
 
 
@@ -242,10 +261,14 @@ def place_of(link: waits.Link) -> tuple[str, int, str]:
 
 def stack(loop: Any, number: int) -> list[tuple[str, int, str]]:
     """Return the functions that a task is in, outermost first; none if there is no task of this number."""
-    for task in all_tasks(loop):
+    found = []
+    everyone = all_tasks(loop)
+    for task in everyone:
         if id(task) == number:
-            return [place_of(link) for link in chain_of(_coroutine(task))[0]]
-    return []
+            found = [place_of(link) for link in chain_of(_coroutine(task))[0]]
+    task = None
+    _give_back_ended(loop, everyone)
+    return found
 
 
 def _group_parent(task: Any) -> int | None:

@@ -20,6 +20,7 @@
    compares a stack with what Python says of it, before any other is read. */
 #pragma once
 #include <Python.h>
+#include <limits.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -189,15 +190,17 @@ static int whorl_next_byte(whorl_table *table) {
     return table->data[table->at++ - block];
 }
 
-/* Return the line of an instruction, by its number; 0 if it has none. This is what `PyCode_Addr2Line` does,
+/* Return the line of an instruction, by its number; 0 if it has none. A table may say anything, so the sum
+   has 64 bits, which the longest one cannot fill. This is what `PyCode_Addr2Line` does,
    which follows pointers (Objects/locations.md of CPython describes the table). */
 static int whorl_line_of(const PyCodeObject *code, Py_ssize_t instruction) {
     static whorl_table table;
     PyVarObject head;
     Py_ssize_t reached = 0;
-    int line = code->co_firstlineno, byte;
+    int64_t line = code->co_firstlineno;
+    int byte;
     if (instruction < 0)
-        return line;
+        return code->co_firstlineno;
     if (!whorl_peek(code->co_linetable, &head, sizeof head) || Py_TYPE((PyObject *)&head) != &PyBytes_Type ||
         Py_SIZE(&head) < 0 || Py_SIZE(&head) > (Py_ssize_t)WHORL_MOST_BLOCKS * WHORL_BLOCK)
         return 0;
@@ -216,11 +219,11 @@ static int whorl_line_of(const PyCodeObject *code, Py_ssize_t instruction) {
                 delta |= (unsigned)(byte & 63) << shift;
                 shift += 6;
             } while (byte >= 0 && (byte & 64) && shift < 30);
-            line += delta & 1 ? -(int)(delta >> 1) : (int)(delta >> 1);
+            line += delta & 1 ? -(int64_t)(delta >> 1) : (int64_t)(delta >> 1);
         } else if (form >= 10 && form <= 12)
             line += form - 10;
         if (instruction < reached)
-            return form == 15 ? 0 : line;
+            return form == 15 || line < 0 || line > INT_MAX ? 0 : (int)line;
         do /* The next entry begins with the next byte that has the highest bit. */
             byte = whorl_next_byte(&table);
         while (byte >= 0 && !(byte & 128));
@@ -256,8 +259,9 @@ static int whorl_put_frames(whorl_text *text, const whorl_chain *chain) {
             break;
         if ((unsigned char)frame->owner > FRAME_OWNED_BY_FRAME_OBJECT)
             continue;
-        offset = (const char *)frame->WHORL_INSTRUCTION -
-                 whorl_instructions_of(frame, chain->calls[index].address, code);
+        /* The two may be of several moments, and anywhere. */
+        offset = (Py_ssize_t)((uintptr_t)frame->WHORL_INSTRUCTION -
+                              (uintptr_t)whorl_instructions_of(frame, chain->calls[index].address, code));
         offset /= (Py_ssize_t)sizeof(_Py_CODEUNIT);
         if (offset < -1 || offset > Py_SIZE(code))
             return 0;

@@ -68,7 +68,7 @@ class Looker:
         """Look at one loop, or note that it is gone since then; return whether it is awake."""
         watched.take_over(self.collector)
         before, progress = watched.progress, None if loop is None else looks.progress_of(loop)
-        watched.handler = watched.handler_in(loop) if progress is not None and progress[4] else None
+        watched.handler = watched.handler_in(loop, True) if progress is not None and progress[4] else None
         is_idle = progress is None or (progress[4] and watched.handler is None)
         now = time.monotonic_ns()
         is_late = self._late_by(now, watched.looked_ns) >= LOCK_WAIT_NS
@@ -176,10 +176,11 @@ class Looker:
                 stack, call, task = stack_of(watched, loop, moment, late)
             if stack is not None and not noted and not (late and any(not earlier.late for earlier in stacks)):
                 stacks.append(stack)
-            call = watched.handler or call
-            stall = changed(stall, call=stall.call or call, task=stall.task or task)
-        if watched.handler is not None:
-            stall = changed(stall, handler=True)
+            handler = watched.handler or watched.handler_in(loop, False)
+            is_handler = stall.handler or (stall.call is None and handler is not None)
+            stall = changed(
+                stall, call=stall.call or handler or call, task=stall.task or task, handler=is_handler
+            )
         stall = _with_stacks(stall, tuple(stacks[:MOST_STACKS]))
         stall = self._update(watched, stall, shares, now, ended=False)
         watched.notes.clear()

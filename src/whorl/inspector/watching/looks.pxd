@@ -10,6 +10,7 @@ from whorl.core.threads cimport HAS_GIL
 cdef extern from "whorl/inspector/watching/native.h":
     bint native_start "whorl_native_start"(int64_t threshold_ns, int64_t interval_ns, bint reads_stacks) noexcept
     void native_stop "whorl_native_stop"() noexcept
+    void native_follow_forks "whorl_native_follow_forks"() noexcept
     void native_forked "whorl_native_forked"() noexcept
     int native_watch "WHORL_NATIVE_WATCH"(LoopState state, Loop loop, int thread, int times) noexcept
     void native_unwatch "whorl_native_unwatch"(int place) noexcept

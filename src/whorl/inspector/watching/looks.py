@@ -48,6 +48,9 @@ if not cython.compiled:
     def native_stop() -> None:
         """End the native thread."""
 
+    def native_follow_forks() -> None:
+        """Let each forked child forget the native thread of its parent; uncompiled, there is none."""
+
     def native_forked() -> None:
         """Forget, in a forked child, the native thread of the parent."""
 
@@ -92,6 +95,9 @@ if not cython.compiled:
             import ctypes
 
             ctypes.CDLL(None).signal(number, None)
+
+
+native_follow_forks()
 
 
 def progress_of(loop: Loop) -> Progress | None:

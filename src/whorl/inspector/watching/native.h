@@ -86,6 +86,7 @@ static struct {
 } whorl_native = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 static whorl_note whorl_native_notes[WHORL_NOTES]; /* what the mutex guards, too */
+static Py_buffer whorl_native_inherited; /* the parent's recording, in a forked child; `obj` is NULL: none */
 
 /* Read the monotonic clock. Python's function needs the interpreter's lock. */
 static int64_t whorl_native_now(void) {
@@ -320,11 +321,26 @@ static void whorl_native_stop(void) {
     pthread_mutex_unlock(&whorl_native.mutex);
 }
 
-/* Forget the thread: a forked child has none. The mutex may have been held by it. */
-static void whorl_native_forked(void) {
-    PyBuffer_Release(&whorl_native.recording); /* It is the parent's. */
+/* Forget the thread: a forked child has none. It or another one may have held the mutex. The system calls
+   this inside of `fork`, so that nobody in the child ever meets that mutex; there, no function of Python's
+   may be called. */
+static void whorl_native_in_child(void) {
+    if (whorl_native.recording.obj != NULL)
+        whorl_native_inherited = whorl_native.recording;
     memset(&whorl_native, 0, sizeof whorl_native);
     pthread_mutex_init(&whorl_native.mutex, NULL);
+}
+
+/* Let the system call that. Python's own hooks begin anew only where an inspector is. Without memory for it,
+   these remain. */
+static void whorl_native_follow_forks(void) {
+    (void)pthread_atfork(NULL, NULL, whorl_native_in_child);
+}
+
+/* Let go of what is the parent's, with the interpreter's lock. */
+static void whorl_native_forked(void) {
+    whorl_native_in_child();
+    PyBuffer_Release(&whorl_native_inherited);
 }
 
 /* Look at a loop from now on, by the addresses of its numbers; return its place, -1 if none is free. Python
@@ -439,6 +455,7 @@ static int whorl_native_record(PyObject *memory) {
     whorl_native.recording = next;
     pthread_mutex_unlock(&whorl_native.mutex);
     PyBuffer_Release(&former);
+    PyBuffer_Release(&whorl_native_inherited);
     return 0;
 }
 

@@ -55,7 +55,7 @@ class Stall:
     task: str | None  #: the task whose step it is
     stacks: tuple[Stack, ...]
     callbacks: int = 0  #: how many callbacks the turn had; 0 if it is one callback
-    handler: bool = False  #: whether the call is a handler of a signal, which runs while the loop sleeps
+    handler: bool = False  #: whether the call is a handler of a signal, which ran between callbacks
     callers: tuple[Caller, ...] = ()  #: of a turn, those first that took longest
 
     @property

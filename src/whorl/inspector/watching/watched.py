@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import signal
 import sys
 import time
 import weakref
 from collections import Counter
 from collections.abc import Callable
-from types import FrameType
+from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any, NamedTuple
 
 from whorl.core.loop.loop import Loop
@@ -25,6 +27,18 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 _WHORL = os.path.join(os.path.dirname(os.path.dirname(_HERE)), "")
 
 Key = tuple[int, int, int, int, int]
+
+
+def _signal_handlers(host: Any) -> set[CodeType]:
+    """Return the code of the functions that handle signals in a process."""
+    codes = set()
+    for number in signal.valid_signals():
+        handler = host.get_signal(number)
+        while type(handler) in (functools.partial, MethodType):
+            handler = handler.func if type(handler) is functools.partial else handler.__func__
+        if type(handler) is FunctionType:
+            codes.add(handler.__code__)
+    return codes
 
 
 class Usage(NamedTuple):
@@ -76,7 +90,7 @@ class WatchedLoop:
         self.next_ns = 0  # the age at which something is to be done
         self.is_starving = False
         self.caller: int = 0  # the identity of the frame that runs the loop; 0: not known
-        self.handler: str | None = None  # the signal handler that runs while the loop seems to sleep
+        self.handler: str | None = None  # the signal handler that runs, if one was seen
         self.is_blocked: bool = False  # whether it was seen in a system call that waits for no lock
         self.turn: LongTurn | None = None  # the turn that the loop is in
         self.lock_kept_ns = 0  # how long C code has kept the interpreter's lock since then
@@ -92,22 +106,25 @@ class WatchedLoop:
             frame = frame.f_back
         self.caller = id(frame)
 
-    def handler_in(self, loop: Any) -> str | None:
-        """Return the name of the signal handler that runs while a loop seems to sleep; None: none is seen.
+    def handler_in(self, loop: Any, seems_asleep: bool) -> str | None:
+        """Return the name of the signal handler that a loop runs between its callbacks; None: none is seen.
 
+        Compiled, the loop is awake meanwhile, so that it may call any other function as well. Uncompiled,
         Python runs handlers inside of the poll. Without the GIL, a frame of another thread may end meanwhile.
         """
         # A poller of the program's own may be Python code, which sleeps.
         if not self.caller or not has_gil() or isinstance(loop._poller, SelectorPoller):
             return None
         frame = sys._current_frames().get(loop._thread_id or 0)
-        name = None
+        called = None
         while frame is not None and id(frame) != self.caller:
             if frame.f_code.co_filename.startswith(_WHORL):  # The runner, or uncompiled the poller.
-                return name
-            name = shown(frame.f_code.co_qualname)
+                break
+            called = frame.f_code
             frame = frame.f_back
-        return None if frame is None else name
+        if frame is None or called is None or not (seems_asleep or called in _signal_handlers(loop._host)):
+            return None
+        return shown(called.co_qualname)
 
     def close(self) -> None:
         """Let go of the loop, before its memory is freed, and of the thread's file."""

@@ -148,6 +148,7 @@ class Host(HostTurns):
     def _end(self, reason: str) -> None:
         """End this life: no code of the host runs any more in this world, and its kernel answers EBADF."""
         self.is_dead = True
+        self._say_failed_boot()
         self.is_paused: bool = False
         self.disk.opener = None
         self.pending_signals.clear()
@@ -159,6 +160,17 @@ class Host(HostTurns):
             _fail(waiter, HostDied(f"host {self.name} {reason}"))
         if self is self.world.main and not self.world.has_ended:
             self.world.find("killed", f"the main host {reason}", host=self.name)
+
+    def _say_failed_boot(self) -> None:
+        """Note that `boot` has failed, unless code of the program asked for its error."""
+        task = self.main_task
+        if task is None or self is self.world.main or not task.done() or task.cancelled():
+            return
+        is_unheard = getattr(task, "_log_traceback", True)
+        error = task.exception()
+        if error is None or not is_unheard or (isinstance(error, SystemExit) and not error.code):
+            return
+        self.unhandled({"message": "boot failed", "exception": error, "task": task})
 
     def crash(self, *, torn: float = 0.3) -> None:
         """Cut the power: the host is silent from now on, and its peers hear nothing.
