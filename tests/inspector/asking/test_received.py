@@ -208,3 +208,24 @@ def test_line_without_an_end_takes_no_memory(serve: Serve, monkeypatch: pytest.M
 
     serve(fill)
     assert command("tasks").exit_code == 1
+
+
+@pytest.mark.parametrize(("name", "hint"), [("tasks", "--summary"), ("handles", "so nothing is shown\n")])
+def test_answer_of_very_many_rows_is_given_up_in_a_sentence(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, name: str, hint: str
+) -> None:
+    monkeypatch.setattr(client, "LONGEST_ANSWER", 1 << 20)
+    row = TASK if name == "tasks" else HANDLE
+    line = json.dumps({"loop": 0, "rows": [row] * 50}).encode() + b"\n"
+
+    def repeat(connection: socket.socket) -> None:
+        for _ in range(1000):  # 8 MB or more
+            connection.sendall(line)
+        connection.sendall(b'{"ok":1}\n')
+
+    serve(repeat)
+    found = command(name)
+    assert found.exit_code == 1
+    assert found.output.startswith(f"whorl: process {os.getpid()} sent more than 1 MiB")
+    assert hint in found.output
+    assert found.output.count("\n") == 1
