@@ -86,8 +86,8 @@ def ugly(thing: Any) -> Any:
     return UGLY if isinstance(thing, str) else thing
 
 
-def table(row: Any) -> Callable[[socket.socket], object]:
-    lines = ({"loop": 0, "rows": [row]}, {"id": 1, "ok": 1})
+def table(*rows: Any) -> Callable[[socket.socket], object]:
+    lines = ({"loop": 0, "rows": rows}, {"id": 1, "ok": 1})
     data = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
     return lambda connection: connection.sendall(data)
 
@@ -229,3 +229,22 @@ def test_answer_of_very_many_rows_is_given_up_in_a_sentence(
     assert found.output.startswith(f"whorl: process {os.getpid()} sent more than 1 MiB")
     assert hint in found.output
     assert found.output.count("\n") == 1
+
+
+@pytest.mark.parametrize("columns", ["", "80"])
+def test_long_cell_of_one_row_pads_no_other_row(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, columns: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    longest = TASK | {"name": "n" * 4000, "coro": "c" * 4000, "where": ["/" + "f" * 4000, 1, "main"]}
+    rows = [longest, *[TASK] * 20]
+    serve(table(*rows))
+    found = command("tasks")
+    lines = found.output.split("\n")
+    assert found.exit_code == 0
+    assert sum(len(line) for line in lines if "Task-1" in line) < 20 * 300
+    if columns:
+        assert max(map(len, lines)) == 80
+    else:
+        assert longest["name"] in found.output
+        assert longest["coro"] in found.output

@@ -19,8 +19,8 @@ from whorl.inspector.asking.received import Row, Unfit, row_of, text_of
 #: The seconds in which each line of an answer comes, and the whole.
 PATIENCE = 2.0
 LONGEST_TIME = 120.0
-#: The most bytes of a line, of which Python makes objects, and of the whole. A task has some 400 bytes, of which
-#: 1,000 bytes of objects are made; very small rows take seven times their bytes.
+#: The most bytes of a line, of which Python makes objects, and of the whole. A task has some 400 bytes, and
+#: takes 1,000 in memory; very small rows take seven times their bytes.
 LONGEST_LINE = 8 << 20
 LONGEST_ANSWER = 64 << 20
 MOST_LOOPS = 10_000

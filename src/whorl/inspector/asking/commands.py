@@ -39,6 +39,8 @@ PID = click.argument("pid", callback=number_of_process)
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="For programs: one JSON object.")
 #: The narrowest that a column is made, to leave room for the last one.
 NARROWEST = 8
+#: The widest column where there is no terminal. A longer cell makes only its own line longer.
+WIDEST = 80
 
 Rows = list[list[str]]
 
@@ -246,12 +248,14 @@ def width() -> int | None:
 def table(names: list[str], rows: Rows, last: float = 0.5) -> str:
     """Return rows under their names, without the columns that are empty in all rows.
 
-    The last column gets what is left of the terminal's width, and at least this share of it.
+    The last column gets what is left of the terminal's width, and at least this share of it. Without a
+    terminal nothing is cut.
     """
     used = [place for place in range(len(names)) if any(row[place] for row in rows)]
     lines = [[names[place] for place in used]] + [[row[place] for place in used] for row in rows]
-    sizes = [max(len(line[place]) for line in lines) for place in range(len(used))]
     full = width()
+    widest = WIDEST if full is None else full
+    sizes = [min(widest, max(len(line[place]) for line in lines)) for place in range(len(used))]
     if full is not None:
         gaps = 2 * (len(sizes) - 1)
         room = max(full - gaps - sizes[-1], full - gaps - int(full * last))
@@ -259,7 +263,8 @@ def table(names: list[str], rows: Rows, last: float = 0.5) -> str:
             sizes[sizes[:-1].index(max(sizes[:-1]))] -= 1
     shown = []
     for line in lines:
-        cells = [f"{cut(text, size):{size}}" for text, size in zip(line[:-1], sizes, strict=False)]
+        texts = line[:-1] if full is None else [cut(*pair) for pair in zip(line[:-1], sizes, strict=False)]
+        cells = [f"{text:{size}}" for text, size in zip(texts, sizes, strict=False)]
         text = "  ".join([*cells, line[-1]]).rstrip()
         shown.append(text if full is None else cut(text, full))
     return "\n".join(shown)
