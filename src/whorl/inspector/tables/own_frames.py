@@ -49,6 +49,11 @@ def is_own(frame: Frame) -> bool:
     return bool(frame.file) and not package_of(frame.file)
 
 
+def is_of_loop(frame: Frame) -> bool:
+    """Return whether a frame is one of asyncio's or Whorl's."""
+    return bool(frame.file) and package_of(frame.file) in ("asyncio", "whorl")
+
+
 def place_in(frames: tuple[Frame, ...]) -> str:
     """Return the innermost own frame, and what it has called of others; an empty text if there is none."""
     for index in range(len(frames) - 1, -1, -1):

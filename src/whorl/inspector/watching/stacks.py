@@ -43,6 +43,8 @@ class Moment(NamedTuple):
     """The code and the line of each frame, the outermost first. Without the GIL there are none."""
     task: str | None
     task_code: CodeType | None
+    call: str | None
+    """The name of the callback, if the loop is recorded."""
 
 
 def moment_of(loop: Loop, progress: looks.Progress, now: int) -> Moment | None:
@@ -53,10 +55,11 @@ def moment_of(loop: Loop, progress: looks.Progress, now: int) -> Moment | None:
     """
     task, task_code = task_of(loop)
     lines = _lines_of(loop) if has_gil() else ()
+    call = looks.call_name(loop)
     later = looks.progress_of(loop)
     if later is None or later[:5] != progress[:5]:
         return None
-    return Moment(now, progress[:5], lines, task, task_code)
+    return Moment(now, progress[:5], lines, task, task_code, None if call is None else shown(call))
 
 
 def stack_of(
@@ -84,7 +87,7 @@ def stack_of(
     has_gone_on = progress is None or progress[:5] != moment.key
     if not frames or (has_gone_on and not has_gil()):
         return None, None, None
-    call = shown(code.co_qualname) if code is not None and has_task else called_by(frames)
+    call = shown(code.co_qualname) if code is not None and has_task else called_by(frames, moment.call)
     if late or has_gone_on:
         syscall = file = None  # That is the call of this moment, not of the stall.
     return Stack(moment.when_ns - watched.began_ns, frames, syscall, file, late), call, moment.task
@@ -127,15 +130,20 @@ def task_of(loop: Any) -> tuple[str | None, CodeType | None]:
         return None, None
 
 
-def called_by(frames: tuple[Frame, ...]) -> str | None:
-    """Return the name of the function that the loop called: the program's first after the loop's own."""
+def called_by(frames: tuple[Frame, ...], recorded: str | None = None) -> str | None:
+    """Return the name of the function that the loop called: the program's first after the loop's own.
+
+    A function of C's has no frame: it has the name that was recorded, or none.
+    """
     is_inside = False
     for frame in frames:
         is_ours = frame.file.startswith(MACHINERY)
         if is_inside and not is_ours:
             return shown(frame.function)
         is_inside |= is_ours
-    return shown(frames[-1].function) if frames else None
+    if recorded is not None:
+        return recorded
+    return shown(frames[-1].function) if frames and not is_inside else None
 
 
 def source_of(file: str, line: int) -> str:
