@@ -154,7 +154,7 @@ def source_of(file: str, line: int) -> str:
 def parse_dumps(text: str, source_at: Callable[[str, int], str] = source_of) -> Iterator[tuple[Frame, ...]]:
     """Yield the frames of each stack that faulthandler wrote, the outermost first."""
     frames: list[Frame] = []
-    for line in [*text.splitlines(), "Stack"]:
+    for line in [*text.split("\n"), "Stack"]:
         match = FAULTHANDLER_LINE.match(line)
         if match is not None:
             file, number = match[1], int(match[2])
