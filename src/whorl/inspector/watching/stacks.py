@@ -25,6 +25,8 @@ MOST_FRAMES = 100  # of a stack
 # Any thread may ask tasks of this class, also without the GIL; until Python 3.14 not for their names.
 _TASK_WITH_LOCK: Any = getattr(asyncio.tasks, "_CTask", None)
 _NAMES_HAVE_LOCK = sys.version_info >= (3, 14)
+LONGEST_NAME = 1000  # that `frames.h` reads
+_UNPRINTED = re.compile("[\0-\x1f\x7f-\x9f\ud800-\udfff]")
 FAULTHANDLER_LINE = re.compile(r'^\s+File "(.*)", line (\d+) in (.*)$')
 OWN = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
 # Where the frames of loops lie that are not the program's own.
@@ -177,7 +179,18 @@ def are_read_rightly() -> bool:
     known: list[tuple[str, int, str]] = []
     frame: Any = sys._getframe(1)  # This function itself goes on to another line.
     while frame is not None:
-        known.append((frame.f_code.co_filename, frame.f_lineno or 0, frame.f_code.co_qualname))
+        code = frame.f_code
+        known.append((_as_read(code.co_filename), frame.f_lineno or 0, _as_read(code.co_qualname)))
         frame = frame.f_back
     calls = [call[:3] for call in reversed(read[:-1])]
     return bool(calls) and calls == known[: len(calls)]
+
+
+def _as_read(name: str) -> str:
+    """Return a name of Python's as `frames.h` writes it."""
+    return _UNPRINTED.sub(_escape, name[:LONGEST_NAME])
+
+
+def _escape(found: re.Match[str]) -> str:
+    number = ord(found[0])
+    return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}"
