@@ -248,3 +248,15 @@ def test_long_cell_of_one_row_pads_no_other_row(
     else:
         assert longest["name"] in found.output
         assert longest["coro"] in found.output
+
+
+def test_handles_of_the_loop_are_only_counted_unless_all_are_asked_for(serve: Serve) -> None:
+    kinds = ["wakeup", "signals", "namelookups", "tcp"]
+    serve(table(*(HANDLE | {"kind": kind, "fd": fd} for fd, kind in enumerate(kinds))))
+    lines = command("handles").output.split("\n")
+    assert lines[0] == f"process {os.getpid()}: 1 handle; --all shows 3 more, of the loop's own"
+    assert [line.split()[1] for line in lines[3:-1]] == ["tcp"]
+    for arguments in (["handles", "--all"], ["handles", "--json"]):
+        found = command(*arguments).output
+        assert all(kind in found for kind in kinds)
+        assert "more" not in found

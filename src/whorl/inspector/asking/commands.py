@@ -168,17 +168,21 @@ def _wait(row: TaskFigures) -> str:
 
 @click.command()
 @PID
+@click.option("--all", "with_own", is_flag=True, help="Those that the loop has for itself, too.")
 @AS_JSON
 @reporting
-def handles(pid: int, as_json: bool) -> None:
+def handles(pid: int, with_own: bool, as_json: bool) -> None:
     """Show the handles of a process: connections, servers, pipes, watched descriptors."""
     with counting("handles") as told:
         loops = [handles_.arranged(rows) for rows in client.rows(pid, "handles", HandleFigures, told)]
     if as_json:
         click.echo(json.dumps({"pid": pid, "loops": loops}, default=vars))
         return
-    for number, found in enumerate(loops):
-        _headline(pid, number, len(loops), count(len(found), "handle"))
+    for number, rows in enumerate(loops):
+        found = [row for row in rows if with_own or not handles_.is_of_loop(row)]
+        left = len(rows) - len(found)
+        more = f"; --all shows {left} more, of the loop's own" if left else ""
+        _headline(pid, number, len(loops), count(len(found), "handle") + more)
         if found:
             names = ["FD", "KIND", "STATE", "UNSENT", "IN", "OUT", "OWNER", "ADDRESS"]
             click.echo("\n" + table(names, [_handle(row) for row in found], last=0.2))
