@@ -81,9 +81,8 @@ def stack_of(
         has_task = any(line is code for line, _ in moment.lines)
     else:
         frames = () if watched.thread is None or loop is None else read_stack(watched.thread)
-        has_task = code is not None and any(
-            (frame.file, frame.function) == (code.co_filename, code.co_name) for frame in frames
-        )
+        step = None if code is None else (_as_read(code.co_filename), _as_read(code.co_qualname))
+        has_task = any((frame.file, frame.function) == step for frame in frames)
     syscall, file = (None, None) if watched.thread is None else threads.system_call_of(watched.thread)
     progress = None if loop is None else looks.progress_of(loop)
     has_gone_on = progress is None or progress[:5] != moment.key
