@@ -49,6 +49,12 @@ def test_version_2_limits_are_the_smallest_on_the_way_up(root: Path) -> None:
     assert (system.total_memory(), system.free_memory()) == (8 * GIB, 4 * GIB)
 
 
+def test_name_of_a_group_may_have_any_character(root: Path) -> None:
+    put(root, "proc/self/cgroup", "1:cpu:/\u2028a\n0::/a\x1cb\u2028c\n")
+    put(root, "sys/fs/cgroup/a\x1cb\u2028c/memory.max", f"{GIB}\n")
+    assert system.constrained_memory() == GIB
+
+
 def test_version_1_says_no_limit_by_a_very_large_number(root: Path) -> None:
     put(root, "proc/self/cgroup", "4:memory:/here\n2:cpu,cpuacct:/\n0::/\n")
     put(root, "proc/meminfo", "MemAvailable: 1000 kB\n")

@@ -216,10 +216,10 @@ def _settings(controller: str, name: str) -> list[str]:
 def _cgroups(controller: str) -> list[Path]:
     """Return the folders of this process's cgroups, from its direct one up to the root."""
     try:
-        lines = _read("proc/self/cgroup").splitlines()
+        lines = _read("proc/self/cgroup").split("\n")
     except OSError:
         return []
-    for line in lines:
+    for line in filter(None, lines):
         _, controllers, path = line.split(":", 2)
         if controller in controllers.split(","):
             top = Path(ROOT) / "sys/fs/cgroup" / controller

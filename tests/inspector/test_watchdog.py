@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import functools
 import gc
+import hashlib
 import logging
 import multiprocessing
 import os
@@ -220,6 +221,45 @@ def test_many_short_callbacks_of_one_turn_are_one_stall(inspect: Inspect) -> Non
     assert stall.callers[0].took_ns > stall.length_ns // 2
     assert "busy_for" in lines_of(stall)
     assert inspected.watchdog.reports.stalls_seen() == 1
+
+
+@pytest.mark.gil("the watchdog sees whole batches without it")
+def test_callback_in_c_has_its_own_name_in_a_stall_of_many(inspect: Inspect) -> None:
+    inspected = inspect(threshold=THRESHOLD)
+    update = hashlib.sha256().update  # It gives up the lock meanwhile.
+    slow = functools.partial(update, bytes(1_000_000))
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        began = time.thread_time()
+        slow()
+        for _ in range(int(0.3 / (time.thread_time() - began)) + 10):
+            loop.call_soon(slow)
+        await asyncio.sleep(0)
+
+    whorl.run(main())
+    assert inspected.watchdog is not None
+    inspected.watchdog.look_now()
+    stall = inspected.stalls()[-1]
+    assert (stall.reason, stall.call, stall.place) == ("many callbacks", update.__qualname__, "")
+    assert "Runner.run" not in stall.summary()
+
+
+@pytest.mark.gil("other threads may look at the frames of a thread")
+@needs_stacks
+def test_callback_in_c_has_its_own_name_in_a_stall(inspect: Inspect) -> None:
+    inspected = inspect(threshold=THRESHOLD)
+
+    async def main() -> None:
+        asyncio.get_running_loop().call_soon(time.sleep, 0.4)
+        await asyncio.sleep(0)
+
+    whorl.run(main())
+    assert inspected.watchdog is not None
+    inspected.watchdog.look_now()
+    [stall] = inspected.stalls()
+    assert (stall.call, stall.place, stall.ended) == ("sleep", "", True)
+    assert stall.summary().startswith("sleep blocked the loop")
 
 
 @pytest.mark.gil("the watchdog sees whole batches without it")

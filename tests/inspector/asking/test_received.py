@@ -86,8 +86,8 @@ def ugly(thing: Any) -> Any:
     return UGLY if isinstance(thing, str) else thing
 
 
-def table(row: Any) -> Callable[[socket.socket], object]:
-    lines = ({"loop": 0, "rows": [row]}, {"id": 1, "ok": 1})
+def table(*rows: Any) -> Callable[[socket.socket], object]:
+    lines = ({"loop": 0, "rows": rows}, {"id": 1, "ok": 1})
     data = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
     return lambda connection: connection.sendall(data)
 
@@ -208,3 +208,55 @@ def test_line_without_an_end_takes_no_memory(serve: Serve, monkeypatch: pytest.M
 
     serve(fill)
     assert command("tasks").exit_code == 1
+
+
+@pytest.mark.parametrize(("name", "hint"), [("tasks", "--summary"), ("handles", "so nothing is shown\n")])
+def test_answer_of_very_many_rows_is_given_up_in_a_sentence(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, name: str, hint: str
+) -> None:
+    monkeypatch.setattr(client, "LONGEST_ANSWER", 1 << 20)
+    row = TASK if name == "tasks" else HANDLE
+    line = json.dumps({"loop": 0, "rows": [row] * 50}).encode() + b"\n"
+
+    def repeat(connection: socket.socket) -> None:
+        for _ in range(1000):  # 8 MB or more
+            connection.sendall(line)
+        connection.sendall(b'{"ok":1}\n')
+
+    serve(repeat)
+    found = command(name)
+    assert found.exit_code == 1
+    assert found.output.startswith(f"whorl: process {os.getpid()} sent more than 1 MiB")
+    assert hint in found.output
+    assert found.output.count("\n") == 1
+
+
+@pytest.mark.parametrize("columns", ["", "80"])
+def test_long_cell_of_one_row_pads_no_other_row(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, columns: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    longest = TASK | {"name": "n" * 4000, "coro": "c" * 4000, "where": ["/" + "f" * 4000, 1, "main"]}
+    rows = [longest, *[TASK] * 20]
+    serve(table(*rows))
+    found = command("tasks")
+    lines = found.output.split("\n")
+    assert found.exit_code == 0
+    assert sum(len(line) for line in lines if "Task-1" in line) < 20 * 300
+    if columns:
+        assert max(map(len, lines)) == 80
+    else:
+        assert longest["name"] in found.output
+        assert longest["coro"] in found.output
+
+
+def test_handles_of_the_loop_are_only_counted_unless_all_are_asked_for(serve: Serve) -> None:
+    kinds = ["wakeup", "signals", "namelookups", "tcp"]
+    serve(table(*(HANDLE | {"kind": kind, "fd": fd} for fd, kind in enumerate(kinds))))
+    lines = command("handles").output.split("\n")
+    assert lines[0] == f"process {os.getpid()}: 1 handle; --all shows 3 more, of the loop's own"
+    assert [line.split()[1] for line in lines[3:-1]] == ["tcp"]
+    for arguments in (["handles", "--all"], ["handles", "--json"]):
+        found = command(*arguments).output
+        assert all(kind in found for kind in kinds)
+        assert "more" not in found

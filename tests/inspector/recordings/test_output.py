@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import os
 import re
 import stat
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.core.loop_fakes import in_child
 from whorl.inspector.recordings.output import written
 
 
@@ -56,6 +60,89 @@ def test_earlier_file_stays_if_writing_fails(tmp_path: Path) -> None:
     fail(path)
     assert path.read_bytes() == b"old"
     fail(tmp_path / "another")
+    assert os.listdir(tmp_path) == ["out"]
+
+
+def in_folder_of_others(folder: Path, act: Callable[[], object]) -> int:
+    """Act in a child that may write the file `out` of a folder, which it is in, and make no file there."""
+    (folder / "out").write_bytes(b"old and longer")
+    (folder / "out").chmod(0o666)
+    folder.chmod(0o555)
+
+    def act_there() -> None:
+        os.chdir(folder)
+        if os.geteuid() == 0:
+            os.setgroups([])
+            os.setresgid(65534, 65534, 65534)
+            os.setresuid(65534, 65534, 65534)
+        act()
+
+    try:
+        return in_child(act_there)
+    finally:
+        folder.chmod(0o755)
+
+
+def test_file_in_a_folder_of_others_is_written_to_when_all_is_made(tmp_path: Path) -> None:
+    def act() -> None:
+        with written("out") as file:
+            file.write(b"new")
+            file.flush()
+            assert Path("out").read_bytes() == b"old and longer"
+
+    assert in_folder_of_others(tmp_path, act) == 0
+    assert (tmp_path / "out").read_bytes() == b"new"
+    assert os.listdir(tmp_path) == ["out"]
+
+
+def test_file_in_a_folder_of_others_stays_if_writing_fails(tmp_path: Path) -> None:
+    def act() -> None:
+        with pytest.raises(OSError, match="No space"):
+            put_a_part(Path("out"))
+        with pytest.raises(PermissionError, match="'another'"):
+            put("another")
+
+    assert in_folder_of_others(tmp_path, act) == 0
+    assert (tmp_path / "out").read_bytes() == b"old and longer"
+
+
+def mounted(source: Path, target: Path) -> bool:
+    """Mount a file on another one, for this process alone; return whether the system allows it."""
+    clone_newns, ms_bind, ms_rec, ms_private = 0x20000, 0x1000, 0x4000, 1 << 18
+    library = ctypes.CDLL(None)
+    return bool(
+        library.unshare(clone_newns) == 0
+        and library.mount(b"none", b"/", None, ms_rec | ms_private, None) == 0
+        and library.mount(bytes(source), bytes(target), None, ms_bind, None) == 0
+    )
+
+
+def test_file_that_is_a_mount_is_written_to_when_all_is_made(tmp_path: Path) -> None:
+    path, other = tmp_path / "out", tmp_path / "other"
+    path.write_bytes(b"below")
+    other.write_bytes(b"old and longer")
+
+    def act() -> None:
+        if mounted(other, path):
+            fail(path)
+            assert path.read_bytes() == b"old and longer"
+            put(path)
+            assert path.read_bytes() == b"new"
+
+    assert in_child(act) == 0
+    assert path.read_bytes() == b"below"
+    assert sorted(os.listdir(tmp_path)) == ["other", "out"]
+
+
+def test_file_that_is_busy_is_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "out").write_bytes(b"old and longer")
+
+    def refuse(new: str, path: str) -> None:
+        raise OSError(errno.EBUSY, "Device or resource busy", new)
+
+    monkeypatch.setattr(os, "replace", refuse)
+    put(tmp_path / "out")
+    assert (tmp_path / "out").read_bytes() == b"new"
     assert os.listdir(tmp_path) == ["out"]
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 import socket
 from typing import Any
 
 import whorl
 from whorl import Loop
 from whorl.handles import Timer
-from whorl.inspector.tables.handles import HandleFigures, handles
+from whorl.inspector.tables.handles import HandleFigures, handles, is_of_loop
 
 
 def rows_of(loop: Any) -> dict[int | None, HandleFigures]:
@@ -165,3 +166,15 @@ def test_the_machines_loop_has_a_table_too() -> None:
     timer.close()
     loop.run()
     loop.close()
+
+
+def test_handles_of_a_program_that_opens_none_are_the_loops_own() -> None:
+    async def main() -> list[HandleFigures]:
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGUSR1, print)
+        await loop.getaddrinfo("localhost", 80)
+        return handles(loop)
+
+    found = whorl.run(main())
+    assert {"wakeup", "signals"} <= {row.kind for row in found}
+    assert all(is_of_loop(row) for row in found)

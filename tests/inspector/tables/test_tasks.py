@@ -80,6 +80,35 @@ def test_the_place_is_that_of_the_program() -> None:
     assert where[2].endswith("waits")
 
 
+def library(name: str) -> Any:
+    """Return a coroutine function that an installed package has, and that awaits what it is given."""
+    names: dict[str, Any] = {}
+    code = f"async def {name}(awaited):\n    return await awaited"
+    exec(compile(code, "/venv/lib/python3.13/site-packages/client/connection.py", "exec"), names)
+    return names[name]
+
+
+def test_place_is_the_programs_line_and_not_that_of_a_library_inside_of_it() -> None:
+    receive, serve = library("receive"), library("serve")
+
+    async def fetch() -> None:
+        await receive(asyncio.Event().wait())
+
+    async def main() -> Any:
+        return [
+            asyncio.create_task(serve(fetch()), name="fetching"),
+            asyncio.create_task(serve(receive(asyncio.Event().wait())), name="of the library"),
+        ]
+
+    found, text = seen(main)
+    line = fetch.__code__.co_firstlineno + 1
+    where = by_name(found)["fetching"].where
+    assert where is not None
+    assert where[:2] == (__file__, line)
+    assert f"fetching  serve  tables/test_tasks.py:{line}\n" in text
+    assert "of the library  serve  client/connection.py:2\n" in text
+
+
 def test_a_name_cannot_drive_the_terminal() -> None:
     async def main() -> Any:
         return [asyncio.create_task(asyncio.sleep(50), name="\x1b]0;x\x07<script>" + "y" * 1000)]

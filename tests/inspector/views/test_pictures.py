@@ -141,6 +141,12 @@ def test_stall_of_any_form_is_shown(stall: dict[str, Any]) -> None:
     assert alone(made).stalls[0].summary.startswith("a callback")
 
 
+def test_name_in_a_stall_ends_no_line() -> None:
+    made = Made()
+    made.stall(text="a\u2028b blocked the loop\n  a\x85b\x1c")
+    assert alone(made).stalls[0].text == "a\\u2028b blocked the loop\n  a\\x85b\\x1c"
+
+
 def test_control_characters_are_escaped_everywhere() -> None:
     evil = "\x1b]0;x\x07<script>[red]\u202e"
     made = busy_server(Made(command=b"python\0" + evil.encode()), NOW)

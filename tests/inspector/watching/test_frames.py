@@ -169,6 +169,24 @@ def test_line_that_no_integer_holds_is_none(delta: int) -> None:
     assert lines == [0]
 
 
+def name_of(character: str) -> str:
+    """Return the name of a file that was read, of which this is a part."""
+    calls, _ = by_code(f"a{character}b.py", 2)
+    return calls[0][0]
+
+
+@pytest.mark.parametrize("character", ["\u2028", "\u2029", "\u3000", '"', " in "])
+def test_character_of_a_name_ends_no_line_of_a_stack(character: str) -> None:
+    assert name_of(character) == f"a{character}b.py"
+
+
+@pytest.mark.parametrize("name", ["\udcff", "a\nb", "\t\x1b\x7f\x85", "\u2028", "folder/" * 200])
+def test_stacks_are_read_rightly_below_any_name(name: str) -> None:
+    names: dict[str, Any] = {"is_right": stacks.are_read_rightly.__wrapped__}
+    exec(compile("def called():\n return is_right()\nanswer = called()", f"/{name}/a.py", "exec"), names)
+    assert names["answer"]
+
+
 def test_thread_that_sleeps_is_read_by_another() -> None:
     ends, begun = threading.Event(), threading.Event()
 

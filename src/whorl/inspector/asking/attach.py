@@ -191,8 +191,8 @@ def _run(python: str, *arguments: str) -> str | None:
         found = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, errors="replace")
     except (OSError, subprocess.TimeoutExpired):
         return None
-    lines = found.stderr.strip().splitlines()
-    return (lines[-1] if lines else f"exit code {found.returncode}") if found.returncode else ""
+    last = found.stderr.strip().split("\n")[-1]
+    return (last or f"exit code {found.returncode}") if found.returncode else ""
 
 
 def _answer(pid: int, began: int | None, folder: str) -> str:

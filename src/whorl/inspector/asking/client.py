@@ -19,9 +19,10 @@ from whorl.inspector.asking.received import Row, Unfit, row_of, text_of
 #: The seconds in which each line of an answer comes, and the whole.
 PATIENCE = 2.0
 LONGEST_TIME = 120.0
-#: The most bytes of a line, of which Python makes objects, and of the whole.
+#: The most bytes of a line, of which Python makes objects, and of the whole. A task has some 400 bytes, and
+#: takes 1,000 in memory; very small rows take seven times their bytes.
 LONGEST_LINE = 8 << 20
-LONGEST_ANSWER = 512 << 20
+LONGEST_ANSWER = 64 << 20
 MOST_LOOPS = 10_000
 
 _STATES = {
@@ -63,6 +64,15 @@ class Unusable(Failed):
         super().__init__(f"process {pid} gave an answer that is none of the inspector's", 1)
 
 
+class TooLong(Failed):
+    """The answer is longer than what is read."""
+
+    def __init__(self, pid: int, do: str) -> None:
+        hint = f"; `whorl tasks {pid} --summary` counts its tasks" if do == "tasks" else ""
+        text = f"process {pid} sent more than {LONGEST_ANSWER >> 20} MiB, so nothing is shown"
+        super().__init__(text + hint, 1)
+
+
 class Refusal(Failed):
     """The process refused to answer."""
 
@@ -86,7 +96,7 @@ def ask(pid: int, do: str, take: Callable[[dict[str, Any]], None] | None = None,
     with _connected(pid) as connection:
         _send(connection, json.dumps({"v": 1, "id": 1, "do": do, **details}).encode() + b"\n")
         try:
-            for line in _lines(connection, pid):
+            for line in _lines(connection, pid, do):
                 answer = json.loads(line)
                 if type(answer) is not dict:
                     raise Unfit
@@ -135,8 +145,8 @@ def _send(connection: socket.socket, request: bytes) -> None:
         pass  # It has closed the connection. The reason may be there to be read.
 
 
-def _lines(connection: socket.socket, pid: int) -> Iterator[bytes | bytearray]:
-    """Yield the lines of an answer. Raises NoAnswer if one does not come, and Unfit if there is too much."""
+def _lines(connection: socket.socket, pid: int, do: str) -> Iterator[bytes | bytearray]:
+    """Yield the lines of an answer. Raises NoAnswer, Unfit if a line is too long, and TooLong."""
     received, total = bytearray(), 0
     began = time.monotonic()
     patience = began + PATIENCE
@@ -157,7 +167,9 @@ def _lines(connection: socket.socket, pid: int) -> Iterator[bytes | bytearray]:
             raise NoAnswer(pid)
         total += len(data)
         *whole, rest = (received + data).split(b"\n") if b"\n" in data else (received + data,)
-        if len(rest) > LONGEST_LINE or total > LONGEST_ANSWER:
+        if total > LONGEST_ANSWER:
+            raise TooLong(pid, do)
+        if len(rest) > LONGEST_LINE:
             raise Unfit
         for line in whole:
             yield line

@@ -39,6 +39,8 @@ PID = click.argument("pid", callback=number_of_process)
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="For programs: one JSON object.")
 #: The narrowest that a column is made, to leave room for the last one.
 NARROWEST = 8
+#: The widest column where there is no terminal. A longer cell makes only its own line longer.
+WIDEST = 80
 
 Rows = list[list[str]]
 
@@ -166,17 +168,21 @@ def _wait(row: TaskFigures) -> str:
 
 @click.command()
 @PID
+@click.option("--all", "with_own", is_flag=True, help="Those that the loop has for itself, too.")
 @AS_JSON
 @reporting
-def handles(pid: int, as_json: bool) -> None:
+def handles(pid: int, with_own: bool, as_json: bool) -> None:
     """Show the handles of a process: connections, servers, pipes, watched descriptors."""
     with counting("handles") as told:
         loops = [handles_.arranged(rows) for rows in client.rows(pid, "handles", HandleFigures, told)]
     if as_json:
         click.echo(json.dumps({"pid": pid, "loops": loops}, default=vars))
         return
-    for number, found in enumerate(loops):
-        _headline(pid, number, len(loops), count(len(found), "handle"))
+    for number, rows in enumerate(loops):
+        found = [row for row in rows if with_own or not handles_.is_of_loop(row)]
+        left = len(rows) - len(found)
+        more = f"; --all shows {left} more, of the loop's own" if left else ""
+        _headline(pid, number, len(loops), count(len(found), "handle") + more)
         if found:
             names = ["FD", "KIND", "STATE", "UNSENT", "IN", "OUT", "OWNER", "ADDRESS"]
             click.echo("\n" + table(names, [_handle(row) for row in found], last=0.2))
@@ -246,12 +252,14 @@ def width() -> int | None:
 def table(names: list[str], rows: Rows, last: float = 0.5) -> str:
     """Return rows under their names, without the columns that are empty in all rows.
 
-    The last column gets what is left of the terminal's width, and at least this share of it.
+    The last column gets what is left of the terminal's width, and at least this share of it. Without a
+    terminal nothing is cut.
     """
     used = [place for place in range(len(names)) if any(row[place] for row in rows)]
     lines = [[names[place] for place in used]] + [[row[place] for place in used] for row in rows]
-    sizes = [max(len(line[place]) for line in lines) for place in range(len(used))]
     full = width()
+    widest = WIDEST if full is None else full
+    sizes = [min(widest, max(len(line[place]) for line in lines)) for place in range(len(used))]
     if full is not None:
         gaps = 2 * (len(sizes) - 1)
         room = max(full - gaps - sizes[-1], full - gaps - int(full * last))
@@ -259,7 +267,8 @@ def table(names: list[str], rows: Rows, last: float = 0.5) -> str:
             sizes[sizes[:-1].index(max(sizes[:-1]))] -= 1
     shown = []
     for line in lines:
-        cells = [f"{cut(text, size):{size}}" for text, size in zip(line[:-1], sizes, strict=False)]
+        texts = line[:-1] if full is None else [cut(*pair) for pair in zip(line[:-1], sizes, strict=False)]
+        cells = [f"{text:{size}}" for text, size in zip(texts, sizes, strict=False)]
         text = "  ".join([*cells, line[-1]]).rstrip()
         shown.append(text if full is None else cut(text, full))
     return "\n".join(shown)

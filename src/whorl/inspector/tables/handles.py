@@ -142,6 +142,8 @@ _KINDS: tuple[tuple[type, str], ...] = (
     (Wakeup, "wakeup"),
     (SignalPipe, "signals"),
 )
+#: Handles that a loop makes for itself: to be woken, for signals, for answers about names.
+_KINDS_OF_LOOP = ("wakeup", "signals", "namelookups")
 
 
 def kind_of(handle: Any) -> str:
@@ -158,6 +160,11 @@ def kind_of(handle: Any) -> str:
         if issubclass(kind, known):
             return name
     return type_name(handle).lower()
+
+
+def is_of_loop(row: HandleFigures) -> bool:
+    """Return whether a loop has a handle for itself, as any loop may, and not because of the program."""
+    return row.kind in _KINDS_OF_LOOP
 
 
 def _is_unix(transport: Any) -> bool:

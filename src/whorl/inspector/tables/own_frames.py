@@ -5,6 +5,7 @@ Own is what lies neither in Python's library, nor among installed packages, nor 
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Iterable
@@ -31,6 +32,7 @@ _FOLDERS = tuple(
 )
 
 
+@functools.lru_cache(maxsize=4096)  # A table of tasks asks of each function that a task is in.
 def package_of(file: str) -> str:
     """Return which package of others a file belongs to; an empty text if it is the program's own."""
     for pattern in (_INSTALLED, _LIBRARY, _FROZEN):
@@ -47,6 +49,11 @@ def package_of(file: str) -> str:
 def is_own(frame: Frame) -> bool:
     """Return whether a frame is the program's own."""
     return bool(frame.file) and not package_of(frame.file)
+
+
+def is_of_loop(frame: Frame) -> bool:
+    """Return whether a frame is one of asyncio's or Whorl's."""
+    return bool(frame.file) and package_of(frame.file) in ("asyncio", "whorl")
 
 
 def place_in(frames: tuple[Frame, ...]) -> str:

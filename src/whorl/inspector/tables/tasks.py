@@ -18,6 +18,7 @@ from typing import Any
 
 from whorl.core.loop.loop import Loop
 from whorl.inspector.tables import waits
+from whorl.inspector.tables.own_frames import package_of
 from whorl.inspector.tables.waits import ATTEMPTS, Tables, TaskWait, chain_of, is_library
 from whorl.inspector.tables.wording import count, due_text, field, function_name, shown, task_name
 
@@ -33,8 +34,8 @@ SHOWN_ALIKE = 3
 class TaskFigures:
     """One task. A field that is not known is None.
 
-    `where` is the innermost function of the program: its file, line and name. `parent` is the task that the
-    tree shows above: the one whose TaskGroup it is in, or one that waits for it.
+    `where` is the innermost function of the program's own: its file, line and name. `parent` is the task that
+    the tree shows above: the one whose TaskGroup it is in, or one that waits for it.
 
     The rest is known while the loop is recorded. `busy_ns` is the time in the task's steps, `scheduled_ns`
     that in the loop's queue, and `idle_ns` the rest of its life.
@@ -247,8 +248,15 @@ def _coroutine(task: Any) -> Any:
 
 
 def where(links: list[waits.Link]) -> tuple[str, int, str] | None:
-    """Return the file, the line and the name of the innermost function of the program's."""
-    own = [link for link in links if not is_library(link.code)] or links
+    """Return the file, the line and the name of the innermost function of the program's.
+
+    Of a task that runs none, it is that of the innermost package that is neither asyncio nor Whorl.
+    """
+    own = (
+        [link for link in links if not package_of(link.code.co_filename)]
+        or [link for link in links if not is_library(link.code)]
+        or links
+    )
     return None if not own else place_of(own[-1])
 
 

@@ -304,7 +304,7 @@ def _stall_line(stall: dict[str, Any], now_ns: int, is_living: bool) -> StallLin
     """Return a stall in one line. The file is another process's, so nothing in it is taken for granted."""
     if is_living:
         stall = lengthened(stall, now_ns)
-    lines = [shown(line) for line in str(stall.get("text", "")).splitlines()[:100]]
+    lines = [shown(line) for line in str(stall.get("text", "")).split("\n")[:100]]
     began, length = _number(stall, "began_ns"), _number(stall, "length_ns")
     has_ended = bool(stall.get("ended", True))
     return StallLine(

@@ -29,6 +29,10 @@ cdef inline int64_t call_began_in(LoopRecorder recorder) noexcept:
     return recorder._call[0]
 
 
+cdef inline int64_t call_name_in(LoopRecorder recorder) noexcept:
+    return recorder._call[1]
+
+
 @cython.locals(taken=Py_ssize_t)
 cpdef object progress_of(Loop loop)
 
@@ -39,6 +43,8 @@ cpdef object turn_began(Loop loop)
 cpdef object batch_size(Loop loop)
 @cython.locals(recorder=LoopRecorder)
 cpdef object call_began(Loop loop)
+@cython.locals(recorder=LoopRecorder)
+cpdef object call_name(Loop loop)
 cpdef object figures_of(Loop loop)
 cpdef object polled_at(Loop loop)
 cpdef object ran_last_here(Loop loop)

@@ -41,6 +41,10 @@ if not cython.compiled:
         """Return when the call began that runs; 0: none runs."""
         return int(recorder._fields[CALL_BEGAN])
 
+    def call_name_in(recorder: LoopRecorder) -> int:
+        """Return the number of that call's name."""
+        return int(recorder._fields[CALL_BEGAN + 1])
+
     def native_start(threshold_ns: int, interval_ns: int, reads_stacks: bool) -> int:
         """Start the native thread; uncompiled, there is none."""
         return 0
@@ -137,6 +141,14 @@ def call_began(loop: Loop) -> int:
     """Return when the callback began that runs, by the loop's recorder; 0 if that does not tell."""
     recorder = loop._recorder if has_gil() else None
     return 0 if recorder is None else call_began_in(recorder)
+
+
+def call_name(loop: Loop) -> str | None:
+    """Return the name of the callback that runs, by the loop's recorder; None if that does not tell."""
+    recorder = loop._recorder if has_gil() else None
+    if recorder is None or not call_began_in(recorder):
+        return None
+    return recorder._recorder._name_text(call_name_in(recorder))
 
 
 def figures_of(loop: Loop) -> Figures:

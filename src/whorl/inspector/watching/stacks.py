@@ -25,6 +25,8 @@ MOST_FRAMES = 100  # of a stack
 # Any thread may ask tasks of this class, also without the GIL; until Python 3.14 not for their names.
 _TASK_WITH_LOCK: Any = getattr(asyncio.tasks, "_CTask", None)
 _NAMES_HAVE_LOCK = sys.version_info >= (3, 14)
+LONGEST_NAME = 1000  # that `frames.h` reads
+_UNPRINTED = re.compile("[\0-\x1f\x7f-\x9f\ud800-\udfff]")
 FAULTHANDLER_LINE = re.compile(r'^\s+File "(.*)", line (\d+) in (.*)$')
 OWN = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
 # Where the frames of loops lie that are not the program's own.
@@ -43,6 +45,8 @@ class Moment(NamedTuple):
     """The code and the line of each frame, the outermost first. Without the GIL there are none."""
     task: str | None
     task_code: CodeType | None
+    call: str | None
+    """The name of the callback, if the loop is recorded."""
 
 
 def moment_of(loop: Loop, progress: looks.Progress, now: int) -> Moment | None:
@@ -53,10 +57,11 @@ def moment_of(loop: Loop, progress: looks.Progress, now: int) -> Moment | None:
     """
     task, task_code = task_of(loop)
     lines = _lines_of(loop) if has_gil() else ()
+    call = looks.call_name(loop)
     later = looks.progress_of(loop)
     if later is None or later[:5] != progress[:5]:
         return None
-    return Moment(now, progress[:5], lines, task, task_code)
+    return Moment(now, progress[:5], lines, task, task_code, None if call is None else shown(call))
 
 
 def stack_of(
@@ -76,15 +81,14 @@ def stack_of(
         has_task = any(line is code for line, _ in moment.lines)
     else:
         frames = () if watched.thread is None or loop is None else read_stack(watched.thread)
-        has_task = code is not None and any(
-            (frame.file, frame.function) == (code.co_filename, code.co_name) for frame in frames
-        )
+        step = None if code is None else (_as_read(code.co_filename), _as_read(code.co_qualname))
+        has_task = any((frame.file, frame.function) == step for frame in frames)
     syscall, file = (None, None) if watched.thread is None else threads.system_call_of(watched.thread)
     progress = None if loop is None else looks.progress_of(loop)
     has_gone_on = progress is None or progress[:5] != moment.key
     if not frames or (has_gone_on and not has_gil()):
         return None, None, None
-    call = shown(code.co_qualname) if code is not None and has_task else called_by(frames)
+    call = shown(code.co_qualname) if code is not None and has_task else called_by(frames, moment.call)
     if late or has_gone_on:
         syscall = file = None  # That is the call of this moment, not of the stall.
     return Stack(moment.when_ns - watched.began_ns, frames, syscall, file, late), call, moment.task
@@ -127,15 +131,20 @@ def task_of(loop: Any) -> tuple[str | None, CodeType | None]:
         return None, None
 
 
-def called_by(frames: tuple[Frame, ...]) -> str | None:
-    """Return the name of the function that the loop called: the program's first after the loop's own."""
+def called_by(frames: tuple[Frame, ...], recorded: str | None = None) -> str | None:
+    """Return the name of the function that the loop called: the program's first after the loop's own.
+
+    A function of C's has no frame: it has the name that was recorded, or none.
+    """
     is_inside = False
     for frame in frames:
         is_ours = frame.file.startswith(MACHINERY)
         if is_inside and not is_ours:
             return shown(frame.function)
         is_inside |= is_ours
-    return shown(frames[-1].function) if frames else None
+    if recorded is not None:
+        return recorded
+    return shown(frames[-1].function) if frames and not is_inside else None
 
 
 def source_of(file: str, line: int) -> str:
@@ -146,7 +155,7 @@ def source_of(file: str, line: int) -> str:
 def parse_dumps(text: str, source_at: Callable[[str, int], str] = source_of) -> Iterator[tuple[Frame, ...]]:
     """Yield the frames of each stack that faulthandler wrote, the outermost first."""
     frames: list[Frame] = []
-    for line in [*text.splitlines(), "Stack"]:
+    for line in [*text.split("\n"), "Stack"]:
         match = FAULTHANDLER_LINE.match(line)
         if match is not None:
             file, number = match[1], int(match[2])
@@ -169,7 +178,18 @@ def are_read_rightly() -> bool:
     known: list[tuple[str, int, str]] = []
     frame: Any = sys._getframe(1)  # This function itself goes on to another line.
     while frame is not None:
-        known.append((frame.f_code.co_filename, frame.f_lineno or 0, frame.f_code.co_qualname))
+        code = frame.f_code
+        known.append((_as_read(code.co_filename), frame.f_lineno or 0, _as_read(code.co_qualname)))
         frame = frame.f_back
     calls = [call[:3] for call in reversed(read[:-1])]
     return bool(calls) and calls == known[: len(calls)]
+
+
+def _as_read(name: str) -> str:
+    """Return a name of Python's as `frames.h` writes it."""
+    return _UNPRINTED.sub(_escape, name[:LONGEST_NAME])
+
+
+def _escape(found: re.Match[str]) -> str:
+    number = ord(found[0])
+    return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}"

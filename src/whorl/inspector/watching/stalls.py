@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from whorl.inspector.tables.own_frames import Frame as Frame
-from whorl.inspector.tables.own_frames import folded, place_in
+from whorl.inspector.tables.own_frames import folded, is_of_loop, place_in
 from whorl.inspector.watching.text import shown
 
 MOST_SHOWN = 12  # frames of a stack, in a log
@@ -92,8 +92,14 @@ class Stall:
     @property
     def place(self) -> str:
         """The innermost line of the program's own inside the call, and what it called; empty if unknown."""
-        found = (place_in(self._frames_of_call(stack)) for stack in self.stacks if not stack.late)
+        found = (self._place_in(stack) for stack in self.stacks if not stack.late)
         return next((place for place in found if place), "")
+
+    def _place_in(self, stack: Stack) -> str:
+        has_frame = any(shown(frame.function) == self.call for frame in stack.frames)
+        if not has_frame and (self.callers or all(map(is_of_loop, stack.frames[-1:]))):
+            return ""  # The loop called a function of C's. What is below the loop is not inside of that.
+        return place_in(self._frames_of_call(stack))
 
     def summary(self) -> str:
         """Return one line: how long, which line of the program, and why."""

@@ -148,7 +148,7 @@ def _note_call(turn: LongTurn, loop: Loop, progress: looks.Progress, now: int) -
     frames = tuple(Frame(code.co_filename, line, code.co_qualname, "") for code, line in moment.lines)
     code = moment.task_code
     is_step = code is not None and any(line is code for line, _ in moment.lines)
-    call = shown(code.co_qualname) if code is not None and is_step else called_by(frames) or ""
+    call = shown(code.co_qualname) if code is not None and is_step else called_by(frames, moment.call) or ""
     if call not in turn.seen and len(turn.seen) >= MOST_CALLS:
         call = ""
     turn.seen[call] += 1
