@@ -495,6 +495,90 @@ def test_program_that_replaces_itself_has_a_new_file(begin: Begin, folder: Path)
     assert path.name.startswith(f"{process.pid}-")
 
 
+EMPTIED = """
+import asyncio, json, logging, os, sys, time, whorl, whorl.inspector
+
+class Log(logging.Handler):
+    def emit(self, record):
+        texts.append(record.getMessage())
+
+async def step(number):
+    await asyncio.sleep(0)
+    return number
+
+async def main():
+    if sys.argv[1] == "overwritten":
+        with open(inspected.recording, "r+b") as file:
+            file.write(bytes(4096))
+    else:
+        os.truncate(inspected.recording, 0 if sys.argv[1] == "emptied" else 4096)
+    called = []
+    for number in range(1000):
+        asyncio.get_running_loop().call_soon(called.append, number)
+    results = await asyncio.gather(*map(step, range(1000)))
+    time.sleep(0.3)
+    inspected.watchdog.look_now()
+    if os.fork() == 0:
+        os._exit(0)
+    return called == results == list(range(1000))
+
+texts = []
+logging.getLogger("whorl.inspector").addHandler(Log())
+inspected = whorl.inspector.start(ring=1 << 16, threshold=0.05, socket=False)
+is_right = whorl.run(main()) and os.waitstatus_to_exitcode(os.wait()[1]) == 0
+inspected.mark("later")
+whorl.run(asyncio.sleep(0))
+inspected.watchdog.look_now()
+inspected.dump(sys.argv[2])
+files = os.listdir(os.environ["WHORL_INSPECT_DIR"])
+print(json.dumps([is_right, inspected.recording is None, files, texts]))
+inspected.stop()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "how",
+    [
+        *(
+            pytest.param(
+                how, marks=pytest.mark.skipif(not whorl.compiled, reason="uncompiled, there is no guard")
+            )
+            for how in ("emptied", "cut")
+        ),
+        "overwritten",
+    ],
+)
+def test_process_goes_on_if_its_file_is_emptied(how: str, folder: Path, tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-W", "error", "-c", EMPTIED, how, tmp_path / "copy"],
+        stdout=subprocess.PIPE,
+        timeout=60,
+    )
+    assert ended.returncode == 0
+    is_right, has_no_file, files, texts = json.loads(ended.stdout)
+    assert (is_right, has_no_file, files) == (True, True, [])
+    assert [text.partition(":")[0] for text in texts if "emptied" in text] == [
+        "Only this process can read its recording from now on"
+    ]
+    copy = read(tmp_path / "copy")
+    assert marks(copy) == ["later"]
+    assert [loop.number for loop in copy.loops()] == [2]  # The first one is closed; its place was free.
+    assert any(stall["ended"] and stall["length_ns"] > 200_000_000 for stall in copy.stalls())
+    assert copy.alive_ns > 0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not looks.HAS_NATIVE, reason="the native thread is compiled")
+def test_native_thread_goes_on_if_the_file_is_emptied(begin: Begin, folder: Path) -> None:
+    process = begin("holds")
+    [path] = recordings(folder)
+    assert path.name in Path(f"/proc/{process.pid}/maps").read_text()
+    os.truncate(path, 0)
+    until(lambda: path.name not in Path(f"/proc/{process.pid}/maps").read_text())
+    assert process.poll() is None
+
+
 def test_program_that_ends_leaves_no_file(folder: Path) -> None:
     code = "import asyncio, whorl, whorl.inspector as i; i.start(); whorl.run(asyncio.sleep(0))"
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=60)

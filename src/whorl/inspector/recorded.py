@@ -123,12 +123,16 @@ class Recorded:
             for memory in (self._real, self._simulated):
                 if memory is not None:
                     memory.recorder.finish()
-                    if memory.path is not None and self._settings.recording is True:
-                        with contextlib.suppress(OSError):
-                            os.unlink(memory.path)
-                    if own_thread.has_gil() or not memory.recorder.is_written():
-                        memory.close()  # else it ends with the last loop that writes it
+                    self._end_memory(memory)
             self._real = self._simulated = None
+
+    def _end_memory(self, memory: Memory) -> None:
+        """Close a recording, and remove its file unless that was named."""
+        if memory.path is not None and self._settings.recording is True:
+            with contextlib.suppress(OSError):
+                os.unlink(memory.path)
+        if own_thread.has_gil() or not memory.recorder.is_written():
+            memory.close()  # else it ends with the last loop that writes it
 
     def fork_ended(self) -> None:
         """Let go of the parent's recording, in a forked child. Its first loop that runs has a new one."""
@@ -140,6 +144,21 @@ class Recorded:
             if memory is not None:
                 memory.close()
         self._begin_anew()
+
+    def _look_for_loss(self) -> None:
+        """Go on in memory that is no file, if the file has lost its content: others can write to it."""
+        with self._lock:
+            former = self._real
+            if former is None or former.path is None or file.is_whole(former.memory):
+                return
+            self._real = self._own_memory()
+            if self._watchdog is not None:
+                self._watchdog.record_into(self._real.memory)
+        self._detach_all()
+        self._end_memory(former)
+        for loop in running_loops():
+            own_thread.call(loop, self._loop_runs)
+        warn(f"Only this process can read its recording from now on: somebody has emptied {former.path}")
 
     def _detach_all(self) -> None:
         """End what records each loop. The lock is not held meanwhile: the loop's thread may wait for it."""
@@ -205,10 +224,9 @@ class Recorded:
         return 0 if self._settings.record_all else layout.SHORTEST_RECORDED_NS
 
     def _new_memory(self) -> Memory:
-        ring = self._settings.ring
         memory = None
         try:
-            memory, path = self._new_file(file.size_of(ring))
+            memory, path = self._new_file(file.size_of(self._settings.ring))
             self._end_with_child()
             if self.at_file is not None:
                 self.at_file()
@@ -220,8 +238,14 @@ class Recorded:
             else:
                 warn(f"Only this process can read its recording: {error}")
         if memory is None:
-            memory = file.own(file.size_of(ring))
-        file.lay_out(memory, ring, started=directory.start_time("self") or 0)
+            return self._own_memory()
+        return self._laid_out(memory, path)
+
+    def _own_memory(self) -> Memory:
+        return self._laid_out(file.own(file.size_of(self._settings.ring)), None)
+
+    def _laid_out(self, memory: mmap.mmap, path: str | None) -> Memory:
+        file.lay_out(memory, self._settings.ring, started=directory.start_time("self") or 0)
         return Memory(memory, self._shortest_ns(), path)
 
     def _new_file(self, size: int) -> tuple[mmap.mmap, str]:
@@ -265,6 +289,7 @@ class Recorded:
     # What others tell.
 
     def _note_look(self) -> None:
+        self._look_for_loss()
         with self._lock:
             if self._real is not None:
                 starved = 0 if self._watchdog is None else self._watchdog.starved
@@ -332,6 +357,7 @@ class Recorded:
 
     def write_copy(self, path: str, place: int | None = None) -> bool:
         """Write a copy of the recording to a file; return whether there is a recording. Raises OSError."""
+        self._look_for_loss()
         memory = self._real or self._simulated
         if memory is None:
             return False
