@@ -74,7 +74,8 @@ print(other.memory[0], mine.memory[0])
     assert lives(code) == ["1", "120", "1", "2"]
 
 
-@pytest.mark.parametrize("over", ["", "faulthandler.enable(open(os.devnull, 'w'))"])
+# Of all threads, `faulthandler` may crash: it reads stacks that change meanwhile.
+@pytest.mark.parametrize("over", ["", "faulthandler.enable(all_threads=False)"])
 def test_guard_serves_threads_that_write_at_once(over: str) -> None:
     code = f"""
 guard = Guard(mine.memory)

@@ -22,7 +22,7 @@
 
 typedef struct {
     uintptr_t begin, size; /* 0: a free place */
-    int is_lost;           /* whether zeros were put there */
+    int is_lost;           /* whether zeros are put there, or were */
 } whorl_guarded;
 
 static whorl_guarded whorl_guards[WHORL_GUARDS]; /* The handler reads them at any time. */
@@ -32,25 +32,24 @@ static int whorl_guard_is_set;                   /* whether it was set, and not 
 
 /* Put zeros into the place of memory if a signal says that it has lost its file; return whether it says so. A
    handler that was set over this one, as `faulthandler` does, may have got the signal first and raised it
-   again, without an address. Then the kernel is asked whether the memory can be read. If another thread has
-   put zeros there meanwhile, what raised the signal can be tried again. */
+   again, without an address. Then the kernel is asked whether the memory can be read. If it can be, because
+   another thread has put zeros there meanwhile, what raised the signal can be tried again. */
 static int whorl_cure(whorl_guarded *memory, const siginfo_t *info) {
     uintptr_t size = __atomic_load_n(&memory->size, __ATOMIC_ACQUIRE);
     uintptr_t begin = __atomic_load_n(&memory->begin, __ATOMIC_RELAXED);
     if (size == 0)
         return 0;
     if (info->si_code == SI_TKILL && info->si_pid == getpid()) {
-        if (__atomic_load_n(&memory->is_lost, __ATOMIC_ACQUIRE))
-            return 1;
-        if (madvise((void *)begin, size, MADV_POPULATE_READ) == 0 || errno != EFAULT)
-            return 0;
+        if (__atomic_load_n(&memory->is_lost, __ATOMIC_SEQ_CST) ||
+            madvise((void *)begin, size, MADV_POPULATE_READ) == 0 || errno != EFAULT)
+            return __atomic_load_n(&memory->is_lost, __ATOMIC_SEQ_CST);
     } else if (info->si_code != BUS_ADRERR || (uintptr_t)info->si_addr - begin >= size)
         return 0;
+    __atomic_store_n(&memory->is_lost, 1, __ATOMIC_SEQ_CST); /* Before it can be read: see above. */
     if (mmap((void *)begin, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
         MAP_FAILED)
-        return 0;
-    __atomic_store_n(&memory->is_lost, 1, __ATOMIC_RELEASE);
-    return 1;
+        __atomic_store_n(&memory->is_lost, 0, __ATOMIC_SEQ_CST);
+    return __atomic_load_n(&memory->is_lost, __ATOMIC_SEQ_CST);
 }
 
 /* Do what the system would do without this handler. */
