@@ -496,7 +496,7 @@ def test_program_that_replaces_itself_has_a_new_file(begin: Begin, folder: Path)
 
 
 EMPTIED = """
-import asyncio, json, logging, os, sys, time, whorl, whorl.inspector
+import asyncio, json, logging, os, sys, time, warnings, whorl, whorl.inspector
 
 class Log(logging.Handler):
     def emit(self, record):
@@ -518,7 +518,9 @@ async def main():
     results = await asyncio.gather(*map(step, range(1000)))
     time.sleep(0.3)
     inspected.watchdog.look_now()
-    if os.fork() == 0:
+    with warnings.catch_warnings(action="ignore"):  # Threads run.
+        child = os.fork()
+    if child == 0:
         os._exit(0)
     return called == results == list(range(1000))
 
@@ -566,6 +568,39 @@ def test_process_goes_on_if_its_file_is_emptied(how: str, folder: Path, tmp_path
     assert [loop.number for loop in copy.loops()] == [2]  # The first one is closed; its place was free.
     assert any(stall["ended"] and stall["length_ns"] > 200_000_000 for stall in copy.stalls())
     assert copy.alive_ns > 0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not whorl.compiled, reason="uncompiled, there is no guard")
+def test_dump_sees_that_the_end_of_the_file_is_gone(folder: Path, tmp_path: Path) -> None:
+    code = (
+        "import asyncio, os, sys, whorl, whorl.inspector as i; r = i.start(ring=1 << 16, socket=False);"
+        "whorl.run(asyncio.sleep(0)); os.truncate(r.recording, 4096); r.dump(sys.argv[1]); r.stop()"
+    )
+    subprocess.run([sys.executable, "-c", code, tmp_path / "copy"], check=True, timeout=60)
+    assert read(tmp_path / "copy").size == (tmp_path / "copy").stat().st_size
+
+
+@pytest.mark.slow
+def test_log_that_blocks_does_not_stop_the_watchdog_of_an_emptied_file(folder: Path) -> None:
+    code = """if True:
+    import asyncio, logging, sys, threading, whorl, whorl.inspector
+
+    class Log(logging.Handler):
+        def emit(self, record):
+            assert over.wait(60)
+
+    over = threading.Event()
+    logging.getLogger("whorl.inspector").addHandler(Log())
+    inspected = whorl.inspector.start(ring=1 << 16, threshold=0.05, socket=False)
+    whorl.run(asyncio.sleep(0))
+    with open(inspected.recording, "r+b") as file:
+        file.write(bytes(4096))
+    while inspected.recording:
+        inspected.watchdog.look()
+    over.set()
+    """
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
 @pytest.mark.slow

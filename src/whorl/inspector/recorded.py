@@ -158,7 +158,8 @@ class Recorded:
         self._end_memory(former)
         for loop in running_loops():
             own_thread.call(loop, self._loop_runs)
-        warn(f"Only this process can read its recording from now on: somebody has emptied {former.path}")
+        tell = warn if self._watchdog is None else self._watchdog.tell
+        tell(f"Only this process can read its recording from now on: somebody has emptied {former.path}")
 
     def _detach_all(self) -> None:
         """End what records each loop. The lock is not held meanwhile: the loop's thread may wait for it."""

@@ -55,13 +55,13 @@ static int whorl_cure(whorl_guarded *memory, const siginfo_t *info) {
 /* Do what the system would do without this handler. */
 static void whorl_hand_over(int number, siginfo_t *info, void *context) {
     struct sigaction before = whorl_before_guard;
-    int is_fault = info->si_code > 0;
+    int is_fault = info->si_code > 0 && info->si_code != BUS_MCEERR_AO; /* It comes again by itself. */
     if (before.sa_handler == SIG_IGN && !is_fault)
         return;
     if (before.sa_handler == SIG_DFL || before.sa_handler == SIG_IGN || before.sa_flags & (int)SA_RESETHAND)
         signal(number, SIG_DFL);
     if (before.sa_handler == SIG_DFL || before.sa_handler == SIG_IGN) {
-        if (!is_fault) /* Else it comes again by itself. */
+        if (!is_fault)
             raise(number);
     } else if (before.sa_flags & SA_SIGINFO)
         before.sa_sigaction(number, info, context);

@@ -84,8 +84,11 @@ def _touch(memory: mmap.mmap) -> None:
 
 
 def is_whole(memory: mmap.mmap) -> bool:
-    """Return whether memory that was laid out still has its header: nobody has emptied its file."""
-    return memory[: len(layout.MAGIC)] == layout.MAGIC
+    """Return whether memory that was laid out still has its header: nobody has emptied its file.
+
+    If the file is shorter, the guard sees it at the last byte, and clears the header.
+    """
+    return memory[-1] >= 0 and memory[: len(layout.MAGIC)] == layout.MAGIC
 
 
 def lay_out(memory: mmap.mmap, ring: int, *, started: int) -> None:
