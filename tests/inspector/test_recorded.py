@@ -729,9 +729,8 @@ def test_loops_without_room_are_counted(inspect: Inspect, folder: Path) -> None:
     for _ in threads:
         begun.acquire()
     try:
-        while not (found := read(os.getpid())).left_out:
-            pass  # The watchdog writes it at its next look.
-        assert (len(found.loops()), found.left_out) == (layout.LOOPS, 3)
+        until(lambda: read(os.getpid()).left_out == 3)  # The watchdog writes it at each of its looks.
+        assert len(read(os.getpid()).loops()) == layout.LOOPS
         picture = sources.Source(os.getpid()).look()[0]
         for lines in (drawing.overview([picture], 80), drawing.details(picture, 80)):
             assert "and 3 more loops, for which the recording has no room" in [
@@ -741,5 +740,4 @@ def test_loops_without_room_are_counted(inspect: Inspect, folder: Path) -> None:
         over.set()
         for thread in threads:
             thread.join()
-    while read(os.getpid()).left_out:
-        pass
+    until(lambda: not read(os.getpid()).left_out)
