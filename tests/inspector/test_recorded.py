@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import gc
 import json
 import multiprocessing
@@ -23,6 +24,7 @@ import pytest
 import whorl
 from tests.core.loop_fakes import in_child
 from tests.inspector.conftest import StallsSeen, needs_stacks
+from tests.inspector.recordings.made_recordings import Made
 from whorl import sim
 from whorl.core.recording import layout
 from whorl.inspector import Inspector, Recording, read
@@ -105,6 +107,23 @@ def test_file_of_the_program_is_not_replaced(
         "Only this process can read its recording"
     ]
     assert inspected.recording is None
+
+
+def test_recordings_of_other_containers_are_not_replaced(
+    inspect: Inspect, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    paths = [tmp_path / "kept", tmp_path / f"kept.{os.getpid()}"]
+    other = Made(pid=os.getpid(), namespace=1).data()
+    with contextlib.ExitStack() as stack:
+        for path in paths:
+            path.write_bytes(other)
+            fcntl.flock(stack.enter_context(open(path)), fcntl.LOCK_EX)
+        with inspect(ring=RING, recording=paths[0], socket=False) as inspected:
+            whorl.run(asyncio.sleep(0))
+            assert inspected.recording is None
+    assert [path.read_bytes() == other for path in paths] == [True, True]
+    [record] = caplog.records
+    assert record.getMessage().endswith(f"{paths[1].name} is the recording of another process")
 
 
 @pytest.mark.parametrize("what", ["link", "open", "full"])

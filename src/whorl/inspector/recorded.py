@@ -257,26 +257,23 @@ class Recorded:
         try:
             directory.sweep_recordings(place)
             name = directory.name_of(os.getpid(), "recording")
-            with contextlib.suppress(FileNotFoundError):  # left by a program that this one replaced
-                os.unlink(name, dir_fd=place)
+            directory.remove_former(place, name)
             return file.mapped(place, name, size), os.path.join(folder, name)
         finally:
             os.close(place)
 
     def _new_named_file(self, path: str, size: int) -> tuple[mmap.mmap, str]:
-        """Make the file that the program named; another process of it adds its number to the name.
+        """Make the file that the program named.
 
-        A recording of a process that is dead is replaced, any other file is not.
+        If that is the recording of another process, also of a dead one, the name has the number of this
+        process added.
         """
         folder, name = os.path.split(path)
         place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            owner = directory.owner_of(place, name)
-            if owner is not None and owner != os.getpid():
+            if directory.owner_of(place, name) not in (None, os.getpid()):
                 name = f"{name}.{os.getpid()}"
-                owner = directory.owner_of(place, name)
-            if owner is not None:
-                os.unlink(name, dir_fd=place)
+            directory.remove_former(place, name)
             return file.mapped(place, name, size), os.path.join(folder, name)
         finally:
             os.close(place)

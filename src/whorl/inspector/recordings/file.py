@@ -138,13 +138,14 @@ def is_foreign(number: int) -> bool:
 
 
 def is_held(descriptor: int) -> bool:
-    """Return whether a process maps a recording, in whatever PID namespace that is."""
+    """Return whether a process may map a recording, in whatever PID namespace that is.
+
+    On a file system without locks it may, as nobody can tell.
+    """
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
     except OSError:
-        return False
+        return True
     fcntl.flock(descriptor, fcntl.LOCK_UN)
     return False
 
