@@ -33,7 +33,7 @@ from whorl.inspector.recordings.doing import all_stalls, doing
 from whorl.inspector.recordings.recording import read_file
 from whorl.inspector.views import drawing, sources
 from whorl.inspector.watching import looks
-from whorl.inspector.watching.stalls import Frame, Stack, Stall
+from whorl.inspector.watching.stalls import Caller, Frame, Stack, Stall
 
 Inspect = Callable[..., Inspector]
 RING = layout.LEAST_RING
@@ -230,6 +230,30 @@ def test_stall_is_cut_to_its_place() -> None:
     found = json.loads(data)
     assert found["stacks"][0]["frames"][-1][1] == 99
     assert found["number"] == 1
+
+
+@pytest.mark.parametrize("character", ["e", "é", "漢", "😀", '"', "\x01", "\udc80"], ids=ascii)
+def test_stall_with_long_names_is_cut_to_its_place(character: str) -> None:
+    name = character * 9000
+    frames = tuple(Frame(f"/{name}", number, name, name) for number in range(100))
+    stall = Stall(
+        *(1, name, 2, 3, 4, True, 5, 6, 7, 8, None, name, name),
+        tuple(Stack(1, frames, "read", name, False) for _ in range(8)),
+        callers=tuple(Caller(name, 1) for _ in range(8)),
+    )
+    data = fitted(stall)
+    assert len(data) <= MOST_STALL
+    found = json.loads(data)
+    assert (found["number"], len(found["callers"])) == (1, 8)
+
+
+def test_stall_with_names_of_other_scripts_keeps_its_frames() -> None:
+    name = "漢" * 85
+    frames = tuple(Frame(f"/{name}", number, name, name) for number in range(100))
+    stall = Stall(
+        *(1, "loop", 2, 3, 4, True, 5, 6, 7, 8, None, name, name), (Stack(1, frames, "read", "/x", False),)
+    )
+    assert json.loads(fitted(stall))["stacks"][0]["frames"][-1] == [f"/{name}", 99, name, name]
 
 
 @pytest.mark.gil("a world needs it")

@@ -31,11 +31,11 @@ from whorl.inspector.tables.own_frames import Frame, folded
 from whorl.inspector.tables.task_kinds import know_all_tasks
 from whorl.inspector.watching import own_thread, runs
 from whorl.inspector.watching.stalls import Stall
-from whorl.inspector.watching.text import warn
+from whorl.inspector.watching.text import shown, warn
 from whorl.inspector.watching.watchdog import Watchdog, has_real_clock
 
 MOST_STALL = layout.STALL_SIZE - 4
-LONGEST_TEXT = 256  # of a frame, in a stall
+LONGEST_TEXT = 256  # bytes of a frame's texts, in a stall
 MOST_FRAMES = (100, 50, 36, 26, 18, 12, 8, 4)  # of each stack: the first of these that leaves room
 LEAST_COLLECTION_NS = layout.SHORTEST_RECORDED_NS
 
@@ -373,6 +373,9 @@ def _end_recording(recorder: Any, loop: Any) -> None:
 def fitted(stall: Stall) -> bytes:
     """Return a stall as JSON, short enough for its place: frames of others are folded first."""
     fields = plain(stall)
+    for name in ("loop", "call", "task", "place"):
+        fields[name] = None if fields[name] is None else shown(fields[name])
+    fields["callers"] = [(shown(call), took_ns) for call, took_ns in stall.callers]
     data = b""
     for most in MOST_FRAMES:
         fields["stacks"] = [
@@ -389,14 +392,21 @@ def fitted(stall: Stall) -> bytes:
             fields["text"] = stall.summary()
         else:
             fields |= {"stacks": [], "text": "", "file": None}
-            return _line(fields)[:MOST_STALL]
+            return _line(fields)
         data = _line(fields)
     return data
 
 
 def _cut(frame: Frame) -> tuple[str, int, str, str]:
-    return frame.file[-LONGEST_TEXT:], frame.line, frame.function[:LONGEST_TEXT], frame.source[:LONGEST_TEXT]
+    file, function, source = (
+        text.encode("utf-8", "backslashreplace") for text in (frame.file, frame.function, frame.source)
+    )
+    parts = file[-LONGEST_TEXT:], function[:LONGEST_TEXT], source[:LONGEST_TEXT]
+    file_end, function_begin, source_begin = (part.decode("utf-8", "ignore") for part in parts)
+    return file_end, frame.line, function_begin, source_begin
 
 
 def _line(fields: dict[str, Any]) -> bytes:
-    return json.dumps(fields, separators=(",", ":")).encode()
+    # A lone surrogate is escaped as JSON does it. All other characters take fewer bytes as they are.
+    text = json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-8", "backslashreplace")
