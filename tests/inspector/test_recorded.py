@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import gc
 import json
 import multiprocessing
@@ -23,6 +24,7 @@ import pytest
 import whorl
 from tests.core.loop_fakes import in_child
 from tests.inspector.conftest import StallsSeen, needs_stacks
+from tests.inspector.recordings.made_recordings import Made
 from whorl import sim
 from whorl.core.recording import layout
 from whorl.inspector import Inspector, Recording, read
@@ -31,7 +33,7 @@ from whorl.inspector.recordings.doing import all_stalls, doing
 from whorl.inspector.recordings.recording import read_file
 from whorl.inspector.views import drawing, sources
 from whorl.inspector.watching import looks
-from whorl.inspector.watching.stalls import Frame, Stack, Stall
+from whorl.inspector.watching.stalls import Caller, Frame, Stack, Stall
 
 Inspect = Callable[..., Inspector]
 RING = layout.LEAST_RING
@@ -105,6 +107,23 @@ def test_file_of_the_program_is_not_replaced(
         "Only this process can read its recording"
     ]
     assert inspected.recording is None
+
+
+def test_recordings_of_other_containers_are_not_replaced(
+    inspect: Inspect, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    paths = [tmp_path / "kept", tmp_path / f"kept.{os.getpid()}"]
+    other = Made(pid=os.getpid(), namespace=1).data()
+    with contextlib.ExitStack() as stack:
+        for path in paths:
+            path.write_bytes(other)
+            fcntl.flock(stack.enter_context(open(path)), fcntl.LOCK_EX)
+        with inspect(ring=RING, recording=paths[0], socket=False) as inspected:
+            whorl.run(asyncio.sleep(0))
+            assert inspected.recording is None
+    assert [path.read_bytes() == other for path in paths] == [True, True]
+    [record] = caplog.records
+    assert record.getMessage().endswith(f"{paths[1].name} is the recording of another process")
 
 
 @pytest.mark.parametrize("what", ["link", "open", "full"])
@@ -211,6 +230,30 @@ def test_stall_is_cut_to_its_place() -> None:
     found = json.loads(data)
     assert found["stacks"][0]["frames"][-1][1] == 99
     assert found["number"] == 1
+
+
+@pytest.mark.parametrize("character", ["e", "é", "漢", "😀", '"', "\x01", "\udc80"], ids=ascii)
+def test_stall_with_long_names_is_cut_to_its_place(character: str) -> None:
+    name = character * 9000
+    frames = tuple(Frame(f"/{name}", number, name, name) for number in range(100))
+    stall = Stall(
+        *(1, name, 2, 3, 4, True, 5, 6, 7, 8, None, name, name),
+        tuple(Stack(1, frames, "read", name, False) for _ in range(8)),
+        callers=tuple(Caller(name, 1) for _ in range(8)),
+    )
+    data = fitted(stall)
+    assert len(data) <= MOST_STALL
+    found = json.loads(data)
+    assert (found["number"], len(found["callers"])) == (1, 8)
+
+
+def test_stall_with_names_of_other_scripts_keeps_its_frames() -> None:
+    name = "漢" * 85
+    frames = tuple(Frame(f"/{name}", number, name, name) for number in range(100))
+    stall = Stall(
+        *(1, "loop", 2, 3, 4, True, 5, 6, 7, 8, None, name, name), (Stack(1, frames, "read", "/x", False),)
+    )
+    assert json.loads(fitted(stall))["stacks"][0]["frames"][-1] == [f"/{name}", 99, name, name]
 
 
 @pytest.mark.gil("a world needs it")
@@ -495,6 +538,125 @@ def test_program_that_replaces_itself_has_a_new_file(begin: Begin, folder: Path)
     assert path.name.startswith(f"{process.pid}-")
 
 
+EMPTIED = """
+import asyncio, json, logging, os, sys, time, warnings, whorl, whorl.inspector
+
+class Log(logging.Handler):
+    def emit(self, record):
+        texts.append(record.getMessage())
+
+async def step(number):
+    await asyncio.sleep(0)
+    return number
+
+async def main():
+    if sys.argv[1] == "overwritten":
+        with open(inspected.recording, "r+b") as file:
+            file.write(bytes(4096))
+    else:
+        os.truncate(inspected.recording, 0 if sys.argv[1] == "emptied" else 4096)
+    called = []
+    for number in range(1000):
+        asyncio.get_running_loop().call_soon(called.append, number)
+    results = await asyncio.gather(*map(step, range(1000)))
+    time.sleep(0.3)
+    inspected.watchdog.look_now()
+    with warnings.catch_warnings(action="ignore"):  # Threads run.
+        child = os.fork()
+    if child == 0:
+        os._exit(0)
+    return called == results == list(range(1000))
+
+texts = []
+logging.getLogger("whorl.inspector").addHandler(Log())
+inspected = whorl.inspector.start(ring=1 << 16, threshold=0.05, socket=False)
+is_right = whorl.run(main()) and os.waitstatus_to_exitcode(os.wait()[1]) == 0
+inspected.mark("later")
+whorl.run(asyncio.sleep(0))
+inspected.watchdog.look_now()
+inspected.dump(sys.argv[2])
+files = os.listdir(os.environ["WHORL_INSPECT_DIR"])
+print(json.dumps([is_right, inspected.recording is None, files, texts]))
+inspected.stop()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "how",
+    [
+        *(
+            pytest.param(
+                how, marks=pytest.mark.skipif(not whorl.compiled, reason="uncompiled, there is no guard")
+            )
+            for how in ("emptied", "cut")
+        ),
+        "overwritten",
+    ],
+)
+def test_process_goes_on_if_its_file_is_emptied(how: str, folder: Path, tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-W", "error", "-c", EMPTIED, how, tmp_path / "copy"],
+        stdout=subprocess.PIPE,
+        timeout=60,
+    )
+    assert ended.returncode == 0
+    is_right, has_no_file, files, texts = json.loads(ended.stdout)
+    assert (is_right, has_no_file, files) == (True, True, [])
+    assert [text.partition(":")[0] for text in texts if "emptied" in text] == [
+        "Only this process can read its recording from now on"
+    ]
+    copy = read(tmp_path / "copy")
+    assert marks(copy) == ["later"]
+    assert [loop.number for loop in copy.loops()] == [2]  # The first one is closed; its place was free.
+    assert any(stall["ended"] and stall["length_ns"] > 200_000_000 for stall in copy.stalls())
+    assert copy.alive_ns > 0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not whorl.compiled, reason="uncompiled, there is no guard")
+def test_dump_sees_that_the_end_of_the_file_is_gone(folder: Path, tmp_path: Path) -> None:
+    code = (
+        "import asyncio, os, sys, whorl, whorl.inspector as i; r = i.start(ring=1 << 16, socket=False);"
+        "whorl.run(asyncio.sleep(0)); os.truncate(r.recording, 4096); r.dump(sys.argv[1]); r.stop()"
+    )
+    subprocess.run([sys.executable, "-c", code, tmp_path / "copy"], check=True, timeout=60)
+    assert read(tmp_path / "copy").size == (tmp_path / "copy").stat().st_size
+
+
+@pytest.mark.slow
+def test_log_that_blocks_does_not_stop_the_watchdog_of_an_emptied_file(folder: Path) -> None:
+    code = """if True:
+    import asyncio, logging, sys, threading, whorl, whorl.inspector
+
+    class Log(logging.Handler):
+        def emit(self, record):
+            assert over.wait(60)
+
+    over = threading.Event()
+    logging.getLogger("whorl.inspector").addHandler(Log())
+    inspected = whorl.inspector.start(ring=1 << 16, threshold=0.05, socket=False)
+    whorl.run(asyncio.sleep(0))
+    with open(inspected.recording, "r+b") as file:
+        file.write(bytes(4096))
+    while inspected.recording:
+        inspected.watchdog.look()
+    over.set()
+    """
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not looks.HAS_NATIVE, reason="the native thread is compiled")
+def test_native_thread_goes_on_if_the_file_is_emptied(begin: Begin, folder: Path) -> None:
+    process = begin("holds")
+    [path] = recordings(folder)
+    assert path.name in Path(f"/proc/{process.pid}/maps").read_text()
+    os.truncate(path, 0)
+    until(lambda: path.name not in Path(f"/proc/{process.pid}/maps").read_text())
+    assert process.poll() is None
+
+
 def test_program_that_ends_leaves_no_file(folder: Path) -> None:
     code = "import asyncio, whorl, whorl.inspector as i; i.start(); whorl.run(asyncio.sleep(0))"
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=60)
@@ -610,9 +772,8 @@ def test_loops_without_room_are_counted(inspect: Inspect, folder: Path) -> None:
     for _ in threads:
         begun.acquire()
     try:
-        while not (found := read(os.getpid())).left_out:
-            pass  # The watchdog writes it at its next look.
-        assert (len(found.loops()), found.left_out) == (layout.LOOPS, 3)
+        until(lambda: read(os.getpid()).left_out == 3)  # The watchdog writes it at each of its looks.
+        assert len(read(os.getpid()).loops()) == layout.LOOPS
         picture = sources.Source(os.getpid()).look()[0]
         for lines in (drawing.overview([picture], 80), drawing.details(picture, 80)):
             assert "and 3 more loops, for which the recording has no room" in [
@@ -622,5 +783,4 @@ def test_loops_without_room_are_counted(inspect: Inspect, folder: Path) -> None:
         over.set()
         for thread in threads:
             thread.join()
-    while read(os.getpid()).left_out:
-        pass
+    until(lambda: not read(os.getpid()).left_out)

@@ -31,11 +31,11 @@ from whorl.inspector.tables.own_frames import Frame, folded
 from whorl.inspector.tables.task_kinds import know_all_tasks
 from whorl.inspector.watching import own_thread, runs
 from whorl.inspector.watching.stalls import Stall
-from whorl.inspector.watching.text import warn
+from whorl.inspector.watching.text import shown, warn
 from whorl.inspector.watching.watchdog import Watchdog, has_real_clock
 
 MOST_STALL = layout.STALL_SIZE - 4
-LONGEST_TEXT = 256  # of a frame, in a stall
+LONGEST_TEXT = 256  # bytes of a frame's texts, in a stall
 MOST_FRAMES = (100, 50, 36, 26, 18, 12, 8, 4)  # of each stack: the first of these that leaves room
 LEAST_COLLECTION_NS = layout.SHORTEST_RECORDED_NS
 
@@ -123,12 +123,16 @@ class Recorded:
             for memory in (self._real, self._simulated):
                 if memory is not None:
                     memory.recorder.finish()
-                    if memory.path is not None and self._settings.recording is True:
-                        with contextlib.suppress(OSError):
-                            os.unlink(memory.path)
-                    if own_thread.has_gil() or not memory.recorder.is_written():
-                        memory.close()  # else it ends with the last loop that writes it
+                    self._end_memory(memory)
             self._real = self._simulated = None
+
+    def _end_memory(self, memory: Memory) -> None:
+        """Close a recording, and remove its file unless that was named."""
+        if memory.path is not None and self._settings.recording is True:
+            with contextlib.suppress(OSError):
+                os.unlink(memory.path)
+        if own_thread.has_gil() or not memory.recorder.is_written():
+            memory.close()  # else it ends with the last loop that writes it
 
     def fork_ended(self) -> None:
         """Let go of the parent's recording, in a forked child. Its first loop that runs has a new one."""
@@ -140,6 +144,22 @@ class Recorded:
             if memory is not None:
                 memory.close()
         self._begin_anew()
+
+    def _look_for_loss(self) -> None:
+        """Go on in memory that is no file, if the file has lost its content: others can write to it."""
+        with self._lock:
+            former = self._real
+            if former is None or former.path is None or file.is_whole(former.memory):
+                return
+            self._real = self._own_memory()
+            if self._watchdog is not None:
+                self._watchdog.record_into(self._real.memory)
+        self._detach_all()
+        self._end_memory(former)
+        for loop in running_loops():
+            own_thread.call(loop, self._loop_runs)
+        tell = warn if self._watchdog is None else self._watchdog.tell
+        tell(f"Only this process can read its recording from now on: somebody has emptied {former.path}")
 
     def _detach_all(self) -> None:
         """End what records each loop. The lock is not held meanwhile: the loop's thread may wait for it."""
@@ -205,10 +225,9 @@ class Recorded:
         return 0 if self._settings.record_all else layout.SHORTEST_RECORDED_NS
 
     def _new_memory(self) -> Memory:
-        ring = self._settings.ring
         memory = None
         try:
-            memory, path = self._new_file(file.size_of(ring))
+            memory, path = self._new_file(file.size_of(self._settings.ring))
             self._end_with_child()
             if self.at_file is not None:
                 self.at_file()
@@ -220,8 +239,14 @@ class Recorded:
             else:
                 warn(f"Only this process can read its recording: {error}")
         if memory is None:
-            memory = file.own(file.size_of(ring))
-        file.lay_out(memory, ring, started=directory.start_time("self") or 0)
+            return self._own_memory()
+        return self._laid_out(memory, path)
+
+    def _own_memory(self) -> Memory:
+        return self._laid_out(file.own(file.size_of(self._settings.ring)), None)
+
+    def _laid_out(self, memory: mmap.mmap, path: str | None) -> Memory:
+        file.lay_out(memory, self._settings.ring, started=directory.start_time("self") or 0)
         return Memory(memory, self._shortest_ns(), path)
 
     def _new_file(self, size: int) -> tuple[mmap.mmap, str]:
@@ -232,26 +257,23 @@ class Recorded:
         try:
             directory.sweep_recordings(place)
             name = directory.name_of(os.getpid(), "recording")
-            with contextlib.suppress(FileNotFoundError):  # left by a program that this one replaced
-                os.unlink(name, dir_fd=place)
+            directory.remove_former(place, name)
             return file.mapped(place, name, size), os.path.join(folder, name)
         finally:
             os.close(place)
 
     def _new_named_file(self, path: str, size: int) -> tuple[mmap.mmap, str]:
-        """Make the file that the program named; another process of it adds its number to the name.
+        """Make the file that the program named.
 
-        A recording of a process that is dead is replaced, any other file is not.
+        If that is the recording of another process, also of a dead one, the name has the number of this
+        process added.
         """
         folder, name = os.path.split(path)
         place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            owner = directory.owner_of(place, name)
-            if owner is not None and owner != os.getpid():
+            if directory.owner_of(place, name) not in (None, os.getpid()):
                 name = f"{name}.{os.getpid()}"
-                owner = directory.owner_of(place, name)
-            if owner is not None:
-                os.unlink(name, dir_fd=place)
+            directory.remove_former(place, name)
             return file.mapped(place, name, size), os.path.join(folder, name)
         finally:
             os.close(place)
@@ -265,6 +287,7 @@ class Recorded:
     # What others tell.
 
     def _note_look(self) -> None:
+        self._look_for_loss()
         with self._lock:
             if self._real is not None:
                 starved = 0 if self._watchdog is None else self._watchdog.starved
@@ -332,6 +355,7 @@ class Recorded:
 
     def write_copy(self, path: str, place: int | None = None) -> bool:
         """Write a copy of the recording to a file; return whether there is a recording. Raises OSError."""
+        self._look_for_loss()
         memory = self._real or self._simulated
         if memory is None:
             return False
@@ -349,6 +373,9 @@ def _end_recording(recorder: Any, loop: Any) -> None:
 def fitted(stall: Stall) -> bytes:
     """Return a stall as JSON, short enough for its place: frames of others are folded first."""
     fields = plain(stall)
+    for name in ("loop", "call", "task", "place"):
+        fields[name] = None if fields[name] is None else shown(fields[name])
+    fields["callers"] = [(shown(call), took_ns) for call, took_ns in stall.callers]
     data = b""
     for most in MOST_FRAMES:
         fields["stacks"] = [
@@ -365,14 +392,21 @@ def fitted(stall: Stall) -> bytes:
             fields["text"] = stall.summary()
         else:
             fields |= {"stacks": [], "text": "", "file": None}
-            return _line(fields)[:MOST_STALL]
+            return _line(fields)
         data = _line(fields)
     return data
 
 
 def _cut(frame: Frame) -> tuple[str, int, str, str]:
-    return frame.file[-LONGEST_TEXT:], frame.line, frame.function[:LONGEST_TEXT], frame.source[:LONGEST_TEXT]
+    file, function, source = (
+        text.encode("utf-8", "backslashreplace") for text in (frame.file, frame.function, frame.source)
+    )
+    parts = file[-LONGEST_TEXT:], function[:LONGEST_TEXT], source[:LONGEST_TEXT]
+    file_end, function_begin, source_begin = (part.decode("utf-8", "ignore") for part in parts)
+    return file_end, frame.line, function_begin, source_begin
 
 
 def _line(fields: dict[str, Any]) -> bytes:
-    return json.dumps(fields, separators=(",", ":")).encode()
+    # A lone surrogate is escaped as JSON does it. All other characters take fewer bytes as they are.
+    text = json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-8", "backslashreplace")

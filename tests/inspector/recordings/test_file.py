@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import mmap
 import os
 import struct
@@ -133,6 +135,34 @@ def test_file_that_is_no_recording_is_not_replaced(place: int, tmp_path: Path) -
     assert directory.owner_of(place, "y") is None
     (tmp_path / "z").write_bytes(recording_of(4_000_000, seen_ns=0))
     assert directory.owner_of(place, "z") == 0
+
+
+def test_file_is_held_while_a_process_maps_it_or_if_nobody_can_tell(
+    place: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    memory = file.mapped(place, "x", SIZE)
+    with open(tmp_path / "x", "rb") as opened:
+        assert file.is_held(opened.fileno())
+        memory.close()
+        assert not file.is_held(opened.fileno())
+        monkeypatch.setattr(fcntl, "flock", refuse)
+        assert file.is_held(opened.fileno())
+
+
+def test_files_stay_where_nobody_tells_which_processes_live(
+    place: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "7-8.recording").write_bytes(recording_of(7, started=8, seen_ns=0))
+    os.utime(tmp_path / "7-8.recording", (0, 0))
+    with monkeypatch.context() as patch:
+        patch.setattr(directory, "start_time", lambda _: None)
+        directory.sweep_recordings(place)
+    assert os.listdir(place) == ["7-8.recording"]
+    directory.sweep_recordings(place)
+    assert os.listdir(place) == []
 
 
 def test_own_memory_is_copied_by_a_fork() -> None:

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.inspector.recordings.made_recordings import MS, Made
 from whorl.core.recording import layout
-from whorl.inspector.recordings.recording import NotARecording, Recording, read_file
+from whorl.inspector.recordings.doing import task_name
+from whorl.inspector.recordings.recording import MOST_SEARCHED, NotARecording, Recording, read_file
 
 EVENTS = 8
 
@@ -61,3 +63,26 @@ def test_regions_outside_of_the_file_are_refused() -> None:
     struct.pack_into("<Q", memory, layout.REGIONS_AT + 72, 1 << 40)
     with pytest.raises(NotARecording, match="cut"):
         Recording(bytes(memory))
+
+
+def test_names_of_tasks_are_found_as_far_as_the_ring_goes_back() -> None:
+    made = Made(64)
+    for number in range(1, 101):
+        made.task(MS, number, f"order {number}" if number % 2 else "")
+        made.event(layout.MARK, MS, number=number)
+    recording = made.recording()
+    names = [task_name(recording, number) for number in range(101)]
+    assert names[:69] == [""] * 69
+    assert names[69:] == [f"order {number}" if number % 2 else f"Task-{number}" for number in range(69, 101)]
+
+
+def test_names_of_tasks_are_looked_for_in_so_many_events() -> None:
+    made = Made(2 * MOST_SEARCHED)
+    start, size = layout.offsets(2 * MOST_SEARCHED)[3], layout.EVENT.size
+    for number in range(1, 4):
+        made.task(MS, number)
+    events = bytes(made.memory[start : start + 3 * size])
+    made.memory[start + size : start + 3 * size] = bytes(2 * size)
+    made.memory[start + MOST_SEARCHED * size : start + (MOST_SEARCHED + 2) * size] = events[size:]
+    struct.pack_into("<q", made.memory, layout.EVENTS_WRITTEN_AT, 2 * MOST_SEARCHED + 1)
+    assert [task_name(made.recording(), number) for number in (1, 2, 3)] == ["Task-1", "", "Task-3"]

@@ -120,6 +120,8 @@ def _is_listening(directory: int, name: str) -> bool:
 
 def sweep_recordings(directory: int) -> None:
     """Remove recordings of dead processes: all but the last ones of the last day since the system's start."""
+    if start_time("self") is None:
+        return  # Nobody tells which processes live.
     dead: list[tuple[int, str]] = []
     for name in os.listdir(directory):
         found = RECORDING.fullmatch(name)
@@ -159,6 +161,18 @@ def owner_of(directory: int, name: str) -> int | None:
     return pid if is_living else 0
 
 
+def remove_former(directory: int, name: str) -> None:
+    """Remove the recording of a dead process, or of an earlier program of this one.
+
+    Raises FileExistsError for that of another process, and for a file that is no recording.
+    """
+    owner = owner_of(directory, name)
+    if owner not in (None, 0, os.getpid()):
+        raise FileExistsError(f"{name} is the recording of another process")
+    if owner is not None:
+        os.unlink(name, dir_fd=directory)
+
+
 def _dead_since(directory: int, name: str, pid: int) -> int | None:
     """Return when the process of a recording was last seen, by the wall clock; None: it lives.
 
@@ -184,7 +198,7 @@ def _dead_since(directory: int, name: str, pid: int) -> int | None:
 
 def _is_held(directory: int, pid: int, started: int) -> bool:
     """Return whether a process of another PID namespace, which may have made copies, maps its recording."""
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(FileNotFoundError):
         descriptor = os.open(
             f"{pid}-{started}.recording", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory
         )

@@ -16,7 +16,6 @@ from whorl.inspector.watching.text import shown
 
 _LENGTH = re.compile(r"(has blocked the loop for )[\d.]+ m?s")
 LARGEST_SOURCE = 4 << 20  # bytes of a file whose lines are shown
-MOST_SEARCHED = 200_000  # places where an event may name a task
 
 
 class Doing(NamedTuple):
@@ -41,22 +40,11 @@ def doing(recording: Recording, loop: RecordedLoop) -> Doing | None:
 
 
 def task_name(recording: Recording, number: int) -> str:
-    """Return the name of a task by the event of its making; an empty text if that is not left."""
-    if not 0 < number < 1 << 32 or recording.first_event >= recording.events_written:
+    """Return the name of a task by the event of its making; an empty text if that is lost, or far back."""
+    made = recording.tasks_made.get(number)
+    if made is None:
         return ""
-    start, size, count = recording.regions[9:12]
-    data, pattern = recording.data, number.to_bytes(4, "little")
-    end = start + size * count
-    for _ in range(MOST_SEARCHED):
-        end = data.rfind(pattern, start, end)
-        if end < 0:
-            break
-        if (end - start) % size == 16:
-            _, took, kind, _, _, subject = layout.EVENT.unpack_from(data, end - 16)
-            if kind == layout.TASK_MADE:
-                return recording.name(subject >> 32) or f"Task-{took}"
-        end += 3  # one that overlaps this
-    return ""
+    return recording.name(made.name_id) or f"Task-{made.took_ns // layout.TOOK_UNIT_NS}"
 
 
 def all_stalls(recording: Recording) -> list[dict[str, Any]]:

@@ -1,7 +1,8 @@
 """The memory of a recording: a file that is mapped, or the process's own.
 
 The file is in a directory in memory, so nothing waits for a disk. All of its memory is there before the first
-byte is written. So a full file system is an error at once, and no signal to a loop later.
+byte is written. So a full file system is an error at once, and no signal to a loop later. If somebody makes
+the file shorter afterwards, a guard keeps the process alive, and `is_whole` tells.
 """
 
 from __future__ import annotations
@@ -18,10 +19,27 @@ import time
 from typing import Any
 
 from whorl.core.recording import layout
+from whorl.core.recording.guard import Guard
 from whorl.inspector.recordings.output import written
 
 POPULATE_WRITE = 23  # Linux 5.14: madvise makes all pages
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class _Mapped(mmap.mmap):
+    """The memory of a file, with its guard. The guard goes first, by `close` or with the last user."""
+
+    def __init__(self, *_: Any) -> None:
+        self._guard: Guard | None = Guard(self)
+
+    def close(self) -> None:
+        """Let go of the memory. Raises BufferError if it is used."""
+        self._guard = None
+        try:
+            super().close()
+        except BufferError:
+            self._guard = Guard(self)
+            raise
 
 
 def size_of(ring: int) -> int:
@@ -40,7 +58,7 @@ def mapped(directory: int, name: str, size: int) -> mmap.mmap:
         os.posix_fallocate(descriptor, 0, size)
         with contextlib.suppress(OSError):  # Not each file system has locks.
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        memory = mmap.mmap(descriptor, size)
+        memory = _Mapped(descriptor, size)
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(name, dir_fd=directory)
@@ -63,6 +81,14 @@ def _touch(memory: mmap.mmap) -> None:
     except (OSError, ValueError):
         for place in range(0, len(memory), mmap.PAGESIZE):
             memory[place] = 0
+
+
+def is_whole(memory: mmap.mmap) -> bool:
+    """Return whether memory that was laid out still has its header: nobody has emptied its file.
+
+    If the file is shorter, the guard sees it at the last byte, and clears the header.
+    """
+    return memory[-1] >= 0 and memory[: len(layout.MAGIC)] == layout.MAGIC
 
 
 def lay_out(memory: mmap.mmap, ring: int, *, started: int) -> None:
@@ -112,13 +138,14 @@ def is_foreign(number: int) -> bool:
 
 
 def is_held(descriptor: int) -> bool:
-    """Return whether a process maps a recording, in whatever PID namespace that is."""
+    """Return whether a process may map a recording, in whatever PID namespace that is.
+
+    On a file system without locks it may, as nobody can tell.
+    """
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
     except OSError:
-        return False
+        return True
     fcntl.flock(descriptor, fcntl.LOCK_UN)
     return False
 

@@ -7,6 +7,7 @@ which sums of a few have 64 bits at most. No more is read than a recording may h
 from __future__ import annotations
 
 import errno
+import functools
 import json
 import mmap
 import os
@@ -30,6 +31,8 @@ LARGEST = layout.offsets(0)[-1] + layout.MOST_RING
 _MOST = (1024, 16 << 20, 1024)
 #: No number is greater, nor less than its negative.
 FAR = 1 << 61
+#: In so many of the last events the makings of tasks are looked for: a hostile ring may have many more.
+MOST_SEARCHED = 1 << 18
 #: The descriptor of a handle that has none yet, or no longer.
 NO_DESCRIPTOR = 0xFFFFFFFF
 #: The fields of a stall that are numbers.
@@ -197,6 +200,25 @@ class Recording:
         if not -FAR < at < FAR:
             at = near(at)
         return Event(at, took * layout.TOOK_UNIT_NS, kind, flags, loop, subject)
+
+    @functools.cached_property
+    def tasks_made(self) -> dict[int, Event]:
+        """The events of the making of tasks, each by the number of its task, among the last events."""
+        start, size, count = self.regions[9:12]
+        made: dict[int, Event] = {}
+        end = self.events_written
+        first = max(self.first_event, end - MOST_SEARCHED)
+        while first < end:  # The ring's part before its end, then that from its beginning.
+            until = min(end, first + count - first % count)
+            begin = start + first % count * size
+            kinds = bytes(self._data[begin + 12 : begin + (until - first) * size : size])
+            place = kinds.find(layout.TASK_MADE)
+            while place >= 0:
+                event = self.event_at(first + place)
+                made[event.number] = event
+                place = kinds.find(layout.TASK_MADE, place + 1)
+            first = until
+        return made
 
     def to_bytes(self) -> bytes:
         """Return the bytes of a file with this snapshot, without events that were overwritten meanwhile."""

@@ -270,7 +270,8 @@ static void *whorl_native_run(void *nothing) {
     return nothing;
 }
 
-/* Start the thread; return whether it runs. It gets no signals: Python's handlers run in other threads. */
+/* Start the thread; return whether it runs. It gets no signals, as Python's handlers run in other threads.
+   But it writes into a recording, whose guard needs SIGBUS. */
 static int whorl_native_start(int64_t threshold, int64_t interval, int reads_stacks) {
     pthread_condattr_t clock;
     sigset_t all, former;
@@ -292,6 +293,7 @@ static int whorl_native_start(int64_t threshold, int64_t interval, int reads_sta
     if (!whorl_native.rests)
         __atomic_store_n(&whorl_native.beat, whorl_native_now(), __ATOMIC_RELAXED);
     sigfillset(&all);
+    sigdelset(&all, SIGBUS);
     pthread_sigmask(SIG_SETMASK, &all, &former);
     runs = whorl_native.runs = pthread_create(&whorl_native.thread, NULL, whorl_native_run, NULL) == 0;
     pthread_sigmask(SIG_SETMASK, &former, NULL);

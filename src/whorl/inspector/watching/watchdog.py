@@ -32,6 +32,7 @@ from whorl.inspector.watching.looker import Looker
 from whorl.inspector.watching.reports import Reports
 from whorl.inspector.watching.stacks import are_read_rightly, parse_dumps
 from whorl.inspector.watching.teller import Teller
+from whorl.inspector.watching.text import warn
 from whorl.inspector.watching.watched import WatchedLoop
 
 LOOKS_PER_THRESHOLD = 4
@@ -191,6 +192,10 @@ class Watchdog:
                 return
         if self.at_start is not None:
             self.at_start()
+
+    def tell(self, text: str) -> None:
+        """Log a warning in another thread: its handlers may block for any time."""
+        self._teller.tell(functools.partial(warn, text))
 
     def record_into(self, memory: Any) -> None:
         """Let the native thread write what it sees into this recording; None ends that."""
