@@ -22,7 +22,7 @@ LONGEST_TIME = 120.0
 #: The most bytes of a line, of which Python makes objects, and of the whole. A task has some 400 bytes, and
 #: takes 1,000 in memory; very small rows take seven times their bytes.
 LONGEST_LINE = 8 << 20
-LONGEST_ANSWER = 64 << 20
+LONGEST_ANSWER = 128 << 20
 MOST_LOOPS = 10_000
 
 _STATES = {
