@@ -708,6 +708,14 @@ def test_a_selector_may_be_given_as_asyncio_takes_it(selector: type[selectors.Ba
     loop.close()
 
 
+def test_selector_that_takes_any_number_gets_no_high_one_that_is_not_open() -> None:
+    """The table of watched descriptors has a place for each number, so it would take gigabytes."""
+    loop = whorl.EventLoop(selectors.PollSelector())
+    with pytest.raises(OSError, match="20000000 is not open"):
+        loop.add_reader(20_000_000, print)
+    loop.close()
+
+
 def test_a_selector_and_a_poller_are_one_too_many() -> None:
     selector = selectors.SelectSelector()
     with pytest.raises(TypeError, match="one of them"):

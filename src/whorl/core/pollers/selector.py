@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _READ = selectors.EVENT_READ
 _WRITE = selectors.EVENT_WRITE
+#: Descriptors from here on are seldom open, and the table of handles has a place for each up to the highest.
+_FAR = 1 << 20
 
 
 def _mask_of(interest: int) -> int:
@@ -45,6 +47,9 @@ class SelectorPoller(Poller):
         self._check_process()
         if self.find(handle._fd) is not None:
             raise OSError(errno.EEXIST, f"descriptor {handle._fd} is watched already")
+        loop: Any = handle._loop
+        if handle._fd >= _FAR and loop._kernel.file_flags(handle._fd) < 0:  # A selector may take any number.
+            raise OSError(errno.EBADF, f"descriptor {handle._fd} is not open")
         # A foreign selector may need the user's object and not its descriptor.
         watched = getattr(handle, "fileobj", None)
         if watched is None:
