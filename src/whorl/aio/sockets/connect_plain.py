@@ -92,7 +92,7 @@ def connect_to_numbers(
         return None
     if ":" in host:
         found = AF_INET6
-    elif host[-1:].isdigit():
+    elif host and host[len(host) - 1].isdigit():
         found = AF_INET
     else:
         return None  # It is a name.
