@@ -139,6 +139,16 @@ def test_process_that_executes_nothing_is_told_and_begins_later(
     ]
 
 
+@can_attach
+def test_python_that_does_not_start_in_time_is_not_said_to_be_old(
+    begin: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process, _ = begin(OTHER)
+    monkeypatch.setattr(attach, "LONGEST_START", 0.0)
+    with pytest.raises(attach.Refused, match="does not run: it has not ended after 0 s"):
+        attach.attach(process.pid)
+
+
 @pytest.mark.skipif(sys.version_info >= (3, 14), reason="newer ones have remote debugging")
 def test_older_python_is_refused(begin: Begin) -> None:
     process, _ = begin(OTHER)

@@ -24,6 +24,8 @@ from whorl.inspector.asking.client import Failed, NotInspected, user_of
 
 #: The seconds for which the process may take to run the file.
 PATIENCE = 5.0
+#: The seconds for which the target's Python may take to start, on a busy machine.
+LONGEST_START = 30.0
 #: The seconds after which a process that has not run it is interrupted.
 UNHURRIED = 0.1
 PAUSE = 0.01
@@ -156,8 +158,8 @@ def _check(pid: int, python: str) -> None:
     if "-Xdisable-remote-debug" in words or ("-X", "disable-remote-debug") in itertools.pairwise(words):
         raise Refused(f"process {pid} was started with -X disable-remote-debug")
     found = _run(python, HELPER)
-    if found is None or found.startswith("version "):
-        version = "" if found is None else found.removeprefix("version ")
+    if found.startswith("version "):
+        version = found.removeprefix("version ")
         raise Refused(
             f"process {pid} runs Python {version}, which cannot be attached to:"
             " that needs 3.14. Start it with WHORL_INSPECT=1"
@@ -177,20 +179,24 @@ def _command(pid: int) -> list[str]:
 def _request(pid: int, python: str, script: str) -> None:
     """Ask a process to run a file. Raises Refused."""
     found = _run(python, HELPER, str(pid), script)
-    if found is None or found.startswith("permission "):
+    if found.startswith("permission "):
         raise _no_right(pid)
     if found:
         raise Refused(f"process {pid} refused: {found.removeprefix('failed ')}")
 
 
-def _run(python: str, *arguments: str) -> str | None:
+def _run(python: str, *arguments: str) -> str:
     """Run code by another Python; return what it says of its failure, nothing if it did not fail."""
     # A variable or a file of this user's must not change what it does.
     command = [python, "-I", "-S", "-c", *arguments]
     try:
-        found = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, errors="replace")
-    except (OSError, subprocess.TimeoutExpired):
-        return None
+        found = subprocess.run(
+            command, capture_output=True, text=True, timeout=LONGEST_START, errors="replace"
+        )
+    except OSError as error:
+        return str(error.strerror)
+    except subprocess.TimeoutExpired:
+        return f"it has not ended after {LONGEST_START:.0f} s"
     last = found.stderr.strip().split("\n")[-1]
     return (last or f"exit code {found.returncode}") if found.returncode else ""
 
