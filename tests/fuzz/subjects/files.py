@@ -36,6 +36,11 @@ class Files(World):
         if not self.transports or self.loop.is_running():
             return
         transport = self.transports[number % len(self.transports)]
+        is_right = (
+            type(offset) is int and offset >= 0 and (count is None or (type(count) is int and count > 0))
+        )
+        if not is_right and transport.get_extra_info("sslcontext"):
+            return  # Whorl refuses wrong numbers as over TCP, and asyncio otherwise, or not at all.
         waits = self.waits(transport)
         arguments = (transport, self.file(kind), offset, count)
         if self.start_alone(transport, partial(self.loop.sendfile, fallback=fallback), *arguments):
