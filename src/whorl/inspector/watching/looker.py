@@ -92,9 +92,14 @@ class Looker:
         looked, watched.looked_ns = watched.looked_ns, now
         kept = lock_kept(earlier, watched.latest, self._late_by(now, looked))
         active = watched.count_active(loop, now - looked)
-        aways, watched.aways = watched.aways, looks.count_aways(watched.figures, self.threshold_ns)
+        (aways, calls), watched.long_ones = (
+            watched.long_ones,
+            looks.count_long(watched.figures, self.threshold_ns),
+        )
         is_idle = progress is None or (progress[4] and watched.handler is None)
         key = None if progress is None or is_idle else progress[:5]
+        is_one_call = not kept or watched.long_ones[1] > calls or not looks.count_long(watched.figures, 0)[1]
+        unseen_ns = 0
         if loop is not None and key is not None and key == watched.key:
             watched.seen_ns = now
             watched.lock_kept_ns += kept
@@ -102,14 +107,16 @@ class Looker:
                 self._is_stalled(watched, loop, now, moment)
             elif 2 * (now - watched.began_ns) >= watched.next_ns:
                 watched.shares(now)  # notes how long it was surely asleep
-            self._look_at_turn(watched, loop, earlier, looked, now)
+            self._look_at_turn(watched, loop, earlier, looked, now, kept)
             return True
         if watched.stall is not None or watched.is_starving:
             self._has_moved(watched, loop, earlier, read_ns, now)
         elif moment is not None and moment.key == watched.key:
             self._has_just_ended(watched, moment, progress, now)
-        elif kept and (watched.aways > aways or self._is_away(loop, now)):
-            self._passed_unseen(watched, before, earlier, kept, looked, active, now)
+        elif kept and (watched.long_ones[0] > aways or self._is_away(loop, now)):
+            self._passed_unseen(watched, before, earlier, kept, looked, active, now, is_one_call)
+        if kept and loop is not None and is_one_call:
+            unseen_ns = self._passed_in_turn(watched, loop, earlier, kept, looked, now)
         watched.key = key
         if loop is not None and key is not None and progress is not None:
             watched.began_ns = watched.seen_ns = now
@@ -128,15 +135,24 @@ class Looker:
                 watched.base = usage_between(earlier, watched.latest, began - looked, awake, ago)
                 if ago >= watched.next_ns:
                     self._is_stalled(watched, loop, now, moment)
-        self._look_at_turn(watched, loop, earlier, looked, now)
+        self._look_at_turn(watched, loop, earlier, looked, now, kept, unseen_ns)
         watched.notes.clear()
         return key is not None
 
     def _look_at_turn(
-        self, watched: WatchedLoop, loop: Loop | None, earlier: Usage, looked: int, now: int
+        self,
+        watched: WatchedLoop,
+        loop: Loop | None,
+        earlier: Usage,
+        looked: int,
+        now: int,
+        kept: int,
+        unseen_ns: int = 0,
     ) -> None:
         self.turns.threshold_ns = self.threshold_ns
-        if self.turns.look_at(watched, loop, watched.progress, earlier, looked, now, self.starved):
+        if self.turns.look_at(
+            watched, loop, watched.progress, earlier, looked, now, self.starved, kept, unseen_ns
+        ):
             self.starved += 1
 
     def _late_by(self, now: int, looked: int) -> int:
@@ -237,6 +253,7 @@ class Looker:
         looked: int,
         active: int,
         now: int,
+        is_one_call: bool,
     ) -> None:
         """Report a stall that began and ended while this thread waited for the interpreter's lock.
 
@@ -265,15 +282,34 @@ class Looker:
             end = progress[5]
             active -= now - end  # What the loop does since then is no part of it.
         length = min(end - watched.began_ns - slept, now - looked, active)
+        callbacks = 0 if before is None or progress is None else progress[1] - before[1]
+        self._report_unseen(watched, length, end, kept, 0 if is_one_call else callbacks)
+
+    def _passed_in_turn(
+        self, watched: WatchedLoop, loop: Loop, earlier: Usage, kept: int, looked: int, now: int
+    ) -> int:
+        """Report a stall as above, of a callback before the one that runs; return how long it was."""
+        progress = watched.progress
+        if progress is None or progress[4] or progress[5] <= looked or progress[3] <= 1:
+            return 0
+        began = looks.call_began(loop)  # of the callback that runs now
+        end = began if progress[5] < began < now else now
+        watched.base = earlier
+        return self._report_unseen(watched, end - progress[5], end, kept, 0)
+
+    def _report_unseen(self, watched: WatchedLoop, length: int, end: int, kept: int, callbacks: int) -> int:
+        """Report a stall if it was long enough; return how long it was, or 0."""
         if length < self.threshold_ns:
-            return
+            return 0
         watched.began_ns = end - length
         watched.asleep_ns = 0
         watched.lock_kept_ns = min(kept, length)
         shares = watched.shares(end, has_ended=True)
-        if shares.own_ns >= self.threshold_ns:
-            stall = _with_stacks(self.reports.begin(watched, end), watched.noted_stacks())
-            self._end_stall(watched, stall, end, shares)
+        if shares.own_ns < self.threshold_ns:
+            return 0
+        stall = _with_stacks(self.reports.begin(watched, end), watched.noted_stacks())
+        self._end_stall(watched, changed(stall, callbacks=callbacks if callbacks > 1 else 0), end, shares)
+        return length
 
     def _end_stall(self, watched: WatchedLoop, stall: Stall, end: int, shares: Shares) -> None:
         if watched.turn is not None:

@@ -37,7 +37,7 @@ cdef inline int64_t call_name_in(LoopRecorder recorder) noexcept:
 cpdef object progress_of(Loop loop)
 
 @cython.locals(least=int)
-cpdef object count_aways(Figures figures, int64_t least_ns)
+cpdef object count_long(Figures figures, int64_t least_ns)
 cpdef bint has_gil() except -1
 cpdef object turn_began(Loop loop)
 cpdef object batch_size(Loop loop)

@@ -18,7 +18,7 @@ from typing import Any
 from whorl.core.callback import current_thread
 from whorl.core.figures import Figures
 from whorl.core.loop.loop import Loop
-from whorl.core.states import AWAY
+from whorl.core.states import AWAY, CALLBACK
 
 try:
     import cython
@@ -156,10 +156,17 @@ def figures_of(loop: Loop) -> Figures:
     return loop._figures
 
 
-def count_aways(figures: Figures, least_ns: int) -> int:
-    """Return how often a loop was away from its poll for so long, by its histogram: a sixteenth off."""
-    _, _, counts = figures.histogram(AWAY)
+def count_long(figures: Figures, least_ns: int) -> tuple[int, int]:
+    """Return how often a loop was away from its poll for so long, and how many callbacks took so long.
+
+    Both are by histograms: a sixteenth off. Only the callbacks of a recorded loop are known.
+    """
     least = place_of(least_ns)
+    return _sum_from(figures.histogram(AWAY), least), _sum_from(figures.histogram(CALLBACK), least)
+
+
+def _sum_from(histogram: Any, least: int) -> int:
+    _, _, counts = histogram
     return sum([count for place, count in counts.items() if place >= least])
 
 

@@ -105,9 +105,10 @@ class Stall:
         """Return one line: how long, which line of the program, and why."""
         inside = " in a signal handler" if self.handler else f" in {self.task}" if self.task else ""
         what = f"{self.place or self.call or 'a callback'}{inside}"
-        if self.callers:
+        if self.callers or self.callbacks:
             number = f"{self.callbacks:,}" if self.callbacks else "many"
-            what = f"{number} callbacks of one iteration, most of all {what},"
+            most = f", most of all {what}," if self.callers else ""
+            what = f"{number} callbacks of one iteration{most}"
         verb = "blocked" if self.ended else "has blocked"
         return f"{what} {verb} the loop for {duration_of(self.length_ns)}: {self.why()}"
 

@@ -45,8 +45,14 @@ class Turns:
         looked: int,
         now: int,
         starved: int,
+        kept: int,
+        unseen_ns: int,
     ) -> bool:
-        """Look at the turn of a loop; return whether one has ended that was only kept from a processor."""
+        """Look at the turn of a loop; return whether one has ended that was only kept from a processor.
+
+        C code has kept the lock for `kept` since the last look. A callback of this turn that nobody saw was a
+        stall of `unseen_ns`.
+        """
         began = 0 if loop is None or progress is None or progress[4] else looks.turn_began(loop)
         turn, has_starved = watched.turn, False
         if turn is not None and turn.began_ns != began:
@@ -58,17 +64,20 @@ class Turns:
             after = max(0, began - looked)
             base = usage_between(earlier, watched.latest, after, after, now - began)
             watched.turn = LongTurn(watched, began, base, self.threshold_ns, starved)
+        watched.turn.lock_kept_ns += min(kept, now - began)
+        watched.turn.stalled_ns += unseen_ns
         self._goes_on(watched, watched.turn, loop, progress, now)
         return has_starved
 
     def _goes_on(
         self, watched: WatchedLoop, turn: LongTurn, loop: Loop, progress: looks.Progress, now: int
     ) -> None:
-        turn.is_many |= turn.key is not None and turn.key != progress[:5]
+        turn.is_many |= progress[3] > 1 or (turn.key is not None and turn.key != progress[:5])
         turn.key, turn.turns, turn.seen_ns = progress[:5], progress[0], now
         turn.callbacks = looks.batch_size(loop)
         age = now - turn.began_ns
-        if LOOKS_PER_THRESHOLD * age >= self.threshold_ns:
+        # After C code that kept the lock, what runs is not what took the time.
+        if LOOKS_PER_THRESHOLD * age >= self.threshold_ns and turn.lock_kept_ns * 2 < age:
             _note_call(turn, loop, progress, now)
         if not turn.is_many or age < turn.next_ns or watched.stall is not None:
             return
@@ -130,7 +139,7 @@ class Turns:
             starved_ns=shares.starved_ns,
             asleep_ns=shares.asleep_ns,
             gc_ns=shares.gc_ns,
-            gil_held=False,
+            gil_held=turn.lock_kept_ns * 2 >= length,
             call=callers[0][0] if callers else None,
             stacks=tuple(_with_sources(turn.stacks[call]) for call, _ in callers if call in turn.stacks),
             callbacks=turn.callbacks,

@@ -149,7 +149,7 @@ class Watchdog:
             for watched in list(self._watched.values()):
                 watched.key = watched.turn = None
                 watched.place = self._place_of(watched.reference(), watched)
-                watched.aways = looks.count_aways(watched.figures, self._looker.threshold_ns)
+                watched.long_ones = looks.count_long(watched.figures, self._looker.threshold_ns)
             self._wake()  # It sleeps for the new interval from now on.
 
     def look_now(self) -> None:
@@ -243,7 +243,7 @@ class Watchdog:
         number = id(loop)
         watched = WatchedLoop(loop, thread, lambda reference: self._forget_loop(number, reference))
         watched.latest = self._looker.first_usage(watched)
-        watched.aways = looks.count_aways(watched.figures, self._looker.threshold_ns)
+        watched.long_ones = looks.count_long(watched.figures, self._looker.threshold_ns)
         self._watched[number] = watched
         watched.place = self._place_of(loop, watched)
 

@@ -80,7 +80,7 @@ class WatchedLoop:
         self.key: Key | None = None  # None unless the loop was awake at the last look
         self.progress: looks.Progress | None = None  # at the last look
         self.figures: Any = looks.figures_of(loop)  # outlive the loop
-        self.aways: int = 0  # how often it was away from its poll for as long as the threshold
+        self.long_ones: tuple[int, int] = (0, 0)  # by `looks.count_long`, for the threshold
         self.active_ns: int = loop.utilization().active_ns  # how long the loop had run and been awake by then
         self.began_ns = 0  # when the loop began what it does, as far as is known
         self.seen_ns = 0  # when it was last seen doing that
@@ -199,10 +199,11 @@ class LongTurn:
         self.seen_ns = 0  # when it was last seen to go on
         self.turns: int = 0  # the number of the turn then
         self.key: Key | None = None  # and of its callback
-        self.is_many: bool = False  # whether two callbacks of it were seen
+        self.is_many: bool = False  # whether it has had two callbacks
         self.callbacks: int = 0  # of its batch
         self.asleep_ns: int = 0
         self.stalled_ns: int = 0  # the time of those that were stalls themselves
+        self.lock_kept_ns = 0  # how long C code has kept the interpreter's lock since then
         self.next_ns = threshold_ns  # the age at which something is to be done
         self.is_starving: bool = False
         self.is_blocked: bool = False
