@@ -45,3 +45,9 @@ def test_place_of_many_callbacks_is_not_that_of_another_one_than_the_first() -> 
     assert stall.place == ""
     assert stall.summary().startswith("9 callbacks of one iteration, most of all HASH.update, blocked")
     assert replace(stall, call="work").place == "work (main.py:3)"
+
+
+def test_stall_of_callbacks_that_nobody_saw_says_how_many_they_were() -> None:
+    stall = replace(STALL, call=None, stacks=(), callers=(), callbacks=1500, gil_held=True)
+    assert stall.summary().startswith("1,500 callbacks of one iteration blocked the loop for ")
+    assert "C code held the interpreter's lock" in stall.summary()
