@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import re
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +21,8 @@ from whorl.core import Kernel, Loop, Probe, figures
 from whorl.core.recording import layout
 from whorl.core.recording.loop_recorder import LoopRecorder, open_loop
 from whorl.core.recording.recorder import Recorder
-from whorl.handles import Timer
+from whorl.core.recording.steps import TaskKind, know_tasks
+from whorl.handles import Poll, Timer
 from whorl.inspector.recordings.recording import Event, Recording
 
 MS = 1_000_000
@@ -512,6 +516,52 @@ def test_recording_that_a_callback_begins_begins_with_the_next_turn(
     loop.run()
     assert order == [1, 2]
     assert recorded.names(layout.CALLBACK) == ["list.append"]
+
+
+@pytest.mark.parametrize("when", ["opened", "closed", "step"])
+def test_recorder_lives_as_long_as_its_call(recorded: Recorded, loop: Loop, when: str) -> None:
+    """The batch in which the recording begins does not hold the recorder, as it is not recorded itself."""
+
+    def end_recording() -> None:
+        recorder = weakref.ref(loop._recorder)
+        loop._set_recorder(None)
+        lives.append(recorder() is not None)
+
+    class Asked(Poll):
+        def fileno(self) -> int:
+            end_recording()
+            return reader
+
+    class Stepped:
+        def step(self) -> None:
+            pass
+
+    def act() -> None:
+        if when == "opened":
+            Asked(loop, reader).close()
+        elif when == "closed":
+            poll.close()
+        else:
+            loop.call_soon(Stepped().step)
+
+    lives: list[bool] = []
+    kind = TaskKind(lambda task: "Task-1", lambda task: end_recording(), lambda task: "PENDING", None)
+    if when == "step":
+        know_tasks(Stepped, kind, methods=(Stepped.step,))
+    reader, writer = os.pipe()
+    poll = Asked(loop, reader) if when == "closed" else None
+    loop.call_soon(recorded.watch, loop)
+    loop.call_soon(act)
+    loop.run()
+    assert lives == [True]
+    os.close(reader)
+    os.close(writer)
+
+
+def test_loops_call_no_recorder_that_is_held_by_the_loop_alone() -> None:
+    folder = Path(__file__).parents[3] / "src/whorl/core/loop"
+    calls = [call for path in folder.glob("*.py") for call in re.findall(r"self\._recorder\.\w+\(", path.read_text())]
+    assert not calls, "compiled, such a call holds no reference"
 
 
 def test_inner_loop_is_recorded_beside_the_outer_one(recorded: Recorded, clock: ObedientClock) -> None:

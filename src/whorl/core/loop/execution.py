@@ -226,9 +226,10 @@ class LoopExecution(LoopState):
                 self._closing_handles.extend(closing)
 
     def _note_closed(self, handle: Any) -> None:
-        if self._recorder is not None:
-            self._recorder._handle_changed(handle, HANDLE_CLOSED)
-            self._recorder._last_ns = self._kernel.now()
+        recorder = self._recorder
+        if recorder is not None:
+            recorder._handle_changed(handle, HANDLE_CLOSED)
+            recorder._last_ns = self._kernel.now()
         if self._probe is not None:
             self._notify_probe("handle_closed", handle)
 
@@ -317,10 +318,11 @@ class LoopExecution(LoopState):
 
     def _run_step(self, context: Any, called: Any, argument: Any) -> None:
         """Call `called(argument)`, which steps a task inside of the running callback."""
-        if self._recorder is None:
+        recorder = self._recorder
+        if recorder is None:
             call_with_one(context, called, argument)
         else:
-            self._recorder._run_step(context, called, argument)
+            recorder._run_step(context, called, argument)
 
     def _note_callback(self) -> None:
         """Note how long the callback took that has just ended."""

@@ -43,7 +43,7 @@ cdef class Loop(LoopLifecycle):
 
     cdef object _set_up_loop(self, object poller, object kernel, object host)
     cdef object _call_soon_with(self, object callback, tuple args, object context)
-    @cython.locals(entry=Callback)
+    @cython.locals(entry=Callback, recorder=LoopRecorder)
     cdef object _call_step_soon(self, object callback, tuple args, object context)
     cdef object _call_at_with(self, object when, object callback, tuple args, object context)
     cdef object _call_later_with(self, object delay, object callback, tuple args, object context)
@@ -60,6 +60,7 @@ cdef class Loop(LoopLifecycle):
     cpdef int64_t _prepare_external_poll(self) except? -2
     @cython.locals(before=int64_t, now=int64_t, slept=int64_t, found=Py_ssize_t, figures=Figures, recorder=LoopRecorder)
     cdef object _poll(self, int64_t timeout_ns, list into)
+    @cython.locals(recorder=LoopRecorder)
     cdef object _run_interrupting_handlers(self)
     @cython.locals(since=int64_t, is_only_one=bint)
     cdef bint _skip_poll(self) except -1

@@ -170,8 +170,9 @@ class Loop(LoopLifecycle):
         """Do what `call_soon` does, in a loop that is recorded, with what may be the step of a task."""
         entry = new_callback(self, callback, args, context)
         task = stepped_by(callback)
-        if task is not None and self._recorder is not None:
-            self._recorder._note_queued(task)
+        recorder = self._recorder
+        if task is not None and recorder is not None:
+            recorder._note_queued(task)
         append(self._ready_queue, entry)
         return entry
 
@@ -447,8 +448,9 @@ class Loop(LoopLifecycle):
     def _run_interrupting_handlers(self) -> None:
         """Run the handlers of a signal that may have ended the sleep; the next callback begins after them."""
         run_signal_handlers()
-        if self._recorder is not None:
-            self._recorder._last_ns = max(self._recorder._last_ns, self._kernel.now())
+        recorder = self._recorder
+        if recorder is not None:
+            recorder._last_ns = max(recorder._last_ns, self._kernel.now())
 
     def _skip_poll(self) -> bool:
         """Return whether this turn skips the poll and the phases; if so, collect the inbox and due timers.

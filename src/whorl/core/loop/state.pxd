@@ -88,6 +88,7 @@ cdef class LoopState(AbstractLoop):
     @cython.locals(opened=Handle)
     cdef object _handle_opened(self, Runnable handle)
     cdef object _handle_closing(self, Runnable handle)
+    @cython.locals(recorder=LoopRecorder)
     cdef object _internal_handle_opened(self, Handle handle)
     @cython.locals(closed=Handle)
     cdef object _handle_closed(self, Runnable handle)

@@ -191,7 +191,8 @@ class LoopState(AbstractLoop):
     def _set_recorder(self, recorder: Any) -> None:
         """Record the loop from its next turn on; None ends that. Without the GIL, its own thread calls this.
 
-        A turn that is under way may be recorded in part.
+        A turn that is under way may be recorded in part. Another thread may call this inside of a call of the
+        recorder. So whoever calls the recorder holds it in a variable.
         """
         self._fold_alone()
         if not HAS_GIL:
@@ -292,8 +293,9 @@ class LoopState(AbstractLoop):
         if self._observed:
             if self._probe is not None:
                 self._notify_probe("handle_opened", handle)
-            if self._recorder is not None:
-                self._recorder._handle_changed(handle, HANDLE_OPENED)
+            recorder = self._recorder
+            if recorder is not None:
+                recorder._handle_changed(handle, HANDLE_OPENED)
 
     def _handle_closing(self, handle: Any) -> None:
         self._closing_handles.append(handle)
