@@ -71,7 +71,7 @@ fuzz:  ## call everything with anything, for SECONDS; CONFIG=sanitized looks at 
 	@$(whorl) --with test --config $(CONFIG) -- -m tests.fuzz --seconds $(SECONDS) $(ARGS)
 
 stress:  ## loops in 2, 4 and 8 threads at once with traffic of every kind, for SECONDS
-	@$(whorl) --with test --config $(CONFIG) -- -m tests.stress --seconds $(SECONDS) $(ARGS)
+	@PYTHONMALLOC=debug $(whorl) --with test --config $(CONFIG) -- -m tests.stress --seconds $(SECONDS) $(ARGS)
 
 build:  ## only build
 	@for config in $(CONFIGS); do $(whorl) --with test,frameworks,jupyter --config $$config || exit; done

@@ -1,8 +1,12 @@
-"""Runs storms for a while: `python -m tests.stress --seconds 60`. Each has 2, 4 or 8 loops."""
+"""Runs storms for a while: `python -m tests.stress --seconds 60`. Each has 2, 4 or 8 loops.
+
+Six storms in turn are followed by six in a restless Python, which changes threads and collects inside of most calls.
+"""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import faulthandler
 import itertools
 import sys
@@ -10,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.stress.storm import KINDS, Storm
+from tests.stress.storm import KINDS, Storm, restless
 
 SECONDS = 5.0  # of one storm
 PATIENCE = (
@@ -37,7 +41,8 @@ def main() -> None:
             break
         loops, kind = next(sizes), next(tasks)
         faulthandler.dump_traceback_later(seconds + PATIENCE, exit=True)
-        with tempfile.TemporaryDirectory() as folder:
+        around = restless() if seed // 6 % 2 else contextlib.nullcontext()
+        with tempfile.TemporaryDirectory() as folder, around:
             storm = Storm(loops, seconds, Path(folder), seed, kind, tuple(options.only or KINDS))
             counts = storm.run()
         faulthandler.cancel_dump_traceback_later()

@@ -8,12 +8,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import gc
 import os
 import random
 import socket
+import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +103,19 @@ class Member:
         """Take a post, which comes in the order in which its sender made it."""
         assert self.arrived.get(sender, 0) == number, (self.index, sender, number, self.arrived)
         self.arrived[sender] = number + 1
+
+
+@contextlib.contextmanager
+def restless() -> Iterator[None]:
+    """Let Python change threads and collect so often that this happens inside of most calls."""
+    switching, collecting = sys.getswitchinterval(), gc.get_threshold()
+    sys.setswitchinterval(1e-5)
+    gc.set_threshold(50)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(switching)
+        gc.set_threshold(*collecting)
 
 
 class Storm:
