@@ -1,6 +1,7 @@
 """Runs storms for a while: `python -m tests.stress --seconds 60`. Each has 2, 4 or 8 loops.
 
-Six storms in turn are followed by six in a restless Python, which changes threads and collects inside of most calls.
+Six storms in turn are followed by six in a restless Python: it changes threads, and collects, inside of most
+calls.
 """
 
 from __future__ import annotations

@@ -393,7 +393,7 @@ def tls_port(loop: whorl.EventLoop) -> Iterator[int]:
 
 
 def ignore_alerts(loop: whorl.EventLoop) -> None:
-    """Drop the server's reports of clients that refuse its certificate: nobody knows in which turn they come."""
+    """Drop the server's reports of refused certificates: nobody knows in which turn they come."""
 
     def report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         if not isinstance(context.get("exception"), ssl.SSLError):
