@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -16,7 +17,10 @@ pytestmark = pytest.mark.skipif(not whorl.compiled, reason="uncompiled, there is
 #: AddressSanitizer ends a process in its own way.
 DEATHS = {-signal.SIGBUS, 1} if os.environ.get("WHORL_CONFIG") == "sanitized" else {-signal.SIGBUS}
 
-BEGIN = """
+#: The number of `rt_sigqueueinfo`: a process may send itself a signal of any kind.
+QUEUE_SIGNAL = {"x86_64": 129, "aarch64": 138}.get(platform.machine())
+
+BEGIN = f"QUEUE_SIGNAL = {QUEUE_SIGNAL}\n" + """
 import ctypes, faulthandler, mmap, os, resource, signal, tempfile, threading
 from whorl.core.recording.guard import Guard
 
@@ -37,6 +41,10 @@ def caught():
     with open("/proc/self/status") as file:
         [mask] = [line.split()[1] for line in file if line.startswith("SigCgt")]
     return int(mask, 16) >> signal.SIGBUS - 1 & 1
+
+def tell_of_broken_memory():  # BUS_MCEERR_AO: the kernel tells of memory that nobody has touched
+    info = (ctypes.c_int * 32)(signal.SIGBUS, 0, 5)
+    assert ctypes.CDLL(None).syscall(QUEUE_SIGNAL, os.getpid(), signal.SIGBUS, info) == 0
 
 mine, other = Memory(), Memory()
 """
@@ -164,6 +172,16 @@ print("lives")
 """
     assert lives(code) == ["lives"]
     assert run(f"{code}other.lose(); other.memory[0] = 1").returncode in DEATHS
+
+
+@pytest.mark.skipif(QUEUE_SIGNAL is None, reason="the number of a system call is not known")
+@pytest.mark.parametrize("before", ["SIG_DFL", "SIG_IGN"])
+def test_word_of_broken_memory_is_no_fault_of_a_store(before: str) -> None:
+    """The store does not come again, so the handler does what the system would do."""
+    ended = run(
+        f"signal.signal(signal.SIGBUS, signal.{before}); guard = Guard(mine.memory); tell_of_broken_memory()"
+    )
+    assert ended.returncode in (DEATHS if before == "SIG_DFL" else {0}), ended.stderr
 
 
 def test_handler_goes_with_the_last_guard() -> None:
