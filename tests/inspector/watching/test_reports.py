@@ -29,6 +29,19 @@ def test_teller_does_its_work_in_order_in_a_thread_that_ends() -> None:
     assert "whorl-stalls" not in {thread.name for thread in threading.enumerate()}
 
 
+def test_teller_that_was_stopped_begins_no_thread() -> None:
+    """A look of the watchdog may take longer than the end waits for it, and find a stall."""
+    told, done = Teller(), []
+    told.stop(0)
+    assert not told.tell(lambda: done.append(1))
+    assert not done
+    assert "whorl-stalls" not in {thread.name for thread in threading.enumerate()}
+    told.forget()  # in a forked child
+    assert told.tell(lambda: done.append(1))
+    told.stop(30)
+    assert done == [1]
+
+
 def test_teller_goes_on_after_an_error_and_refuses_what_is_too_much() -> None:
     told, goes_on, done = Teller(), threading.Event(), []
 

@@ -29,11 +29,12 @@ class Teller:
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._is_at_work = False
+        self._has_stopped = False
 
     def tell(self, work: Work) -> bool:
         """Let the thread do this soon; return False if too much waits already, or if there is no thread."""
         with self._changed:
-            if len(self._waiting) >= MOST_WAITING:
+            if self._has_stopped or len(self._waiting) >= MOST_WAITING:
                 return False
             if self._thread is None:
                 thread = threading.Thread(target=self._run, name="whorl-stalls", daemon=True)
@@ -54,10 +55,11 @@ class Teller:
             return self._changed.wait_for(lambda: not (self._waiting or self._is_at_work), seconds)
 
     def stop(self, seconds: float) -> None:
-        """End the thread when it has done what waits, and wait for so long at most."""
+        """End the thread when it has done what waits, and wait for so long at most. None begins afterwards."""
         until = time.monotonic() + seconds
         self.wait(seconds)
         with self._changed:
+            self._has_stopped = True
             thread, self._thread = self._thread, None
             self._changed.notify_all()
         if thread is not None and thread is not threading.current_thread():
