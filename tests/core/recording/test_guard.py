@@ -20,7 +20,9 @@ DEATHS = {-signal.SIGBUS, 1} if os.environ.get("WHORL_CONFIG") == "sanitized" el
 #: The number of `rt_sigqueueinfo`: a process may send itself a signal of any kind.
 QUEUE_SIGNAL = {"x86_64": 129, "aarch64": 138}.get(platform.machine())
 
-BEGIN = f"QUEUE_SIGNAL = {QUEUE_SIGNAL}\n" + """
+BEGIN = (
+    f"QUEUE_SIGNAL = {QUEUE_SIGNAL}\n"
+    + """
 import ctypes, faulthandler, mmap, os, resource, signal, tempfile, threading
 from whorl.core.recording.guard import Guard
 
@@ -48,6 +50,7 @@ def tell_of_broken_memory():  # BUS_MCEERR_AO: the kernel tells of memory that n
 
 mine, other = Memory(), Memory()
 """
+)
 
 
 def run(code: str) -> subprocess.CompletedProcess[str]:

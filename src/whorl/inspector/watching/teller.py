@@ -55,7 +55,7 @@ class Teller:
             return self._changed.wait_for(lambda: not (self._waiting or self._is_at_work), seconds)
 
     def stop(self, seconds: float) -> None:
-        """End the thread when it has done what waits, and wait for so long at most. None begins afterwards."""
+        """End the thread when it has done what waits, and wait for so long at most. No other begins."""
         until = time.monotonic() + seconds
         self.wait(seconds)
         with self._changed:
