@@ -262,7 +262,7 @@ def test_many_callbacks_in_c_that_keep_the_lock_are_one_stall(inspect: Inspect, 
     stall = inspected.stalls()[0]
     if whorl.compiled:
         assert stall.length_ns >= took[0] * 9 // 10
-        assert stall.reason in ("gil held", "many callbacks")  # A busy machine hides it.
+        assert stall.reason == "gil held"
 
 
 @pytest.mark.gil("the watchdog needs no lock")

@@ -8,7 +8,7 @@ import pytest
 
 import whorl
 from whorl.inspector.watching import looker, threads
-from whorl.inspector.watching.watched import Usage, WatchedLoop, usage_between
+from whorl.inspector.watching.watched import Shares, Usage, WatchedLoop, usage_between, was_lock_kept
 
 MS = 1_000_000
 
@@ -64,3 +64,15 @@ def test_times_between_two_looks_are_before_the_moment_as_far_as_there_is_room()
     assert usage_between(earlier, latest, 100, 0, 20)[1] == 30
     assert usage_between(earlier, latest, 10, 0, 25)[1] == 10
     assert usage_between(earlier, Usage(None, None, 0, 0), 5, 5, 15)[:2] == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("kept", "starved", "most"),
+    [(150, 0, True), (140, 0, False), (140, 20, True), (0, 300, False), (150, None, True), (140, None, False)],
+)
+def test_time_in_which_others_had_the_processor_does_not_tell_who_had_the_lock(
+    watched: WatchedLoop, kept: int, starved: int | None, most: bool
+) -> None:
+    watched.lock_kept_ns = kept * MS
+    shares = Shares(None, None if starved is None else starved * MS, None, 0, 0)
+    assert was_lock_kept(watched, 300 * MS, shares) is most

@@ -29,6 +29,7 @@ from whorl.inspector.watching.watched import (
     shares_of,
     usage_at,
     usage_between,
+    was_lock_kept,
 )
 
 MOST_STACKS = 8  # of one stall
@@ -181,7 +182,7 @@ class Looker:
         age = now - watched.began_ns
         is_new = watched.stall is None
         stall = watched.stall or self.reports.begin(watched, now)
-        late = watched.lock_kept_ns * 2 >= age - (shares.starved_ns or 0)
+        late = was_lock_kept(watched, age, shares)
         noted = watched.noted_stacks()
         stacks = [*stall.stacks, *noted]
         if len(stacks) < MOST_STACKS:
@@ -333,7 +334,7 @@ class Looker:
 
     def _is_lock_held(self, watched: WatchedLoop, shares: Shares, length: int) -> bool | None:
         """Return whether the loop's thread kept the interpreter's lock most of the time; None: unknown."""
-        if not has_gil() or watched.lock_kept_ns * 2 < length - (shares.starved_ns or 0):
+        if not has_gil() or not was_lock_kept(watched, length, shares):
             return False
         calls = [call for _, _, call in watched.notes if call]
         if calls:  # A thread in futex waits for a lock: for the interpreter's, that is.

@@ -21,6 +21,7 @@ from whorl.inspector.watching.watched import (
     shares_of,
     usage_at,
     usage_between,
+    was_lock_kept,
 )
 
 MOST_CALLERS = 8  # of one stall
@@ -76,8 +77,11 @@ class Turns:
         turn.key, turn.turns, turn.seen_ns = progress[:5], progress[0], now
         turn.callbacks = looks.batch_size(loop)
         age = now - turn.began_ns
+        if LOOKS_PER_THRESHOLD * age < self.threshold_ns:
+            return
+        shares = shares_of(turn, watched.latest, now, False)
         # After C code that kept the lock, what runs is not what took the time.
-        if LOOKS_PER_THRESHOLD * age >= self.threshold_ns and turn.lock_kept_ns * 2 < age:
+        if not was_lock_kept(turn, age, shares):
             _note_call(turn, loop, progress, now)
         if not turn.is_many or age < turn.next_ns or watched.stall is not None:
             return
@@ -85,7 +89,6 @@ class Turns:
         alone = turn.stalled_ns + runs_for
         if age - alone < self.threshold_ns:
             return
-        shares = shares_of(turn, watched.latest, now, False)
         turn.asleep_ns = shares.asleep_ns or 0
         if turn.stall is None and shares.own_ns - alone < self.threshold_ns:
             turn.is_starving = True
@@ -139,7 +142,7 @@ class Turns:
             starved_ns=shares.starved_ns,
             asleep_ns=shares.asleep_ns,
             gc_ns=shares.gc_ns,
-            gil_held=turn.lock_kept_ns * 2 >= length,
+            gil_held=was_lock_kept(turn, length, shares),
             call=callers[0][0] if callers else None,
             stacks=tuple(_with_sources(turn.stacks[call]) for call, _ in callers if call in turn.stacks),
             callbacks=turn.callbacks,

@@ -294,3 +294,11 @@ def lock_kept(earlier: Usage, latest: Usage, late_ns: int) -> int:
         starved = latest.starved_ns - earlier.starved_ns  # perhaps with the lock
     kept = max(ran, late_ns - starved - (latest.looker_starved_ns - earlier.looker_starved_ns))
     return kept if kept >= LOCK_WAIT_NS else 0
+
+
+def was_lock_kept(what: WatchedLoop | LongTurn, length: int, shares: Shares) -> bool:
+    """Return whether C code kept the interpreter's lock most of the time.
+
+    While others had the processor, nobody can tell who had the lock. So that time does not count.
+    """
+    return 0 < what.lock_kept_ns and length - (shares.starved_ns or 0) <= 2 * what.lock_kept_ns
