@@ -68,7 +68,14 @@ def test_times_between_two_looks_are_before_the_moment_as_far_as_there_is_room()
 
 @pytest.mark.parametrize(
     ("kept", "starved", "most"),
-    [(150, 0, True), (140, 0, False), (140, 20, True), (0, 300, False), (150, None, True), (140, None, False)],
+    [
+        (150, 0, True),
+        (140, 0, False),
+        (140, 20, True),
+        (0, 300, False),
+        (150, None, True),
+        (140, None, False),
+    ],
 )
 def test_time_in_which_others_had_the_processor_does_not_tell_who_had_the_lock(
     watched: WatchedLoop, kept: int, starved: int | None, most: bool
