@@ -8,7 +8,16 @@ import pytest
 
 import whorl
 from whorl.inspector.watching import looker, threads
-from whorl.inspector.watching.watched import Shares, Usage, WatchedLoop, usage_between, was_lock_kept
+from whorl.inspector.watching.reports import Reports
+from whorl.inspector.watching.turns import Turns
+from whorl.inspector.watching.watched import (
+    LongTurn,
+    Shares,
+    Usage,
+    WatchedLoop,
+    usage_between,
+    was_lock_kept,
+)
 
 MS = 1_000_000
 
@@ -83,3 +92,15 @@ def test_time_in_which_others_had_the_processor_does_not_tell_who_had_the_lock(
     watched.lock_kept_ns = kept * MS
     shares = Shares(None, None if starved is None else starved * MS, None, 0, 0)
     assert was_lock_kept(watched, 300 * MS, shares) is most
+
+
+@pytest.mark.parametrize(("starved", "reason"), [(160, "gil held"), (0, "running")])
+def test_a_turn_of_callbacks_that_kept_the_lock_says_so_on_a_busy_machine(
+    watched: WatchedLoop, starved: int, reason: str
+) -> None:
+    turns = Turns(Reports(lambda call: True))
+    turn = LongTurn(watched, 0, Usage(0, 0, 0, 0), 50 * MS, 0)
+    turn.lock_kept_ns = 70 * MS
+    shares = Shares((300 - starved) * MS, starved * MS, 0, 0, 300 * MS)
+    stall = turns._update(turn, turns.reports.begin(turn, 300 * MS), shares, 300 * MS, ended=True)
+    assert (stall.reason, stall.callers) == (reason, ())
