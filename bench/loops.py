@@ -23,6 +23,8 @@ PEERS = {  # what makes a loop, by the name of the package on PyPI
     "veloxloop": "new_event_loop",
     "zloop": "new_event_loop",
     "zuvloop": "new_event_loop",
+    "rsloop": "new_event_loop",
+    "blazio": "new_event_loop",
     "aiofastnet": "loop_factory",
 }
 SPIN_NS = 100_000
@@ -35,7 +37,7 @@ TASKS = "whorl-tasks"
 CPYTHON_TASKS = "whorl-cpython-tasks"
 KINDS_OF_TASKS = {TASKS: "compiled", CPYTHON_TASKS: "cpython"}
 NAMES = ("whorl", "whorl-server", "whorl-pure", *PEERS, "asyncio", LIMIT)
-FOR_PROGRAMS = ("whorl", "uvloop", "rloop", "zloop", "zuvloop", "asyncio")
+FOR_PROGRAMS = ("whorl", "uvloop", "rloop", "zloop", "zuvloop", "rsloop", "blazio", "asyncio")
 DESCRIPTIONS = {
     "whorl": "Whorl, compiled: the tree on PYTHONPATH, else build/cpXY-*-release; whorl@DIR: another tree",
     "whorl-pure": "Whorl, not compiled: src/",
