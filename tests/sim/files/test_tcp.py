@@ -445,3 +445,91 @@ def test_ipv6_is_unreachable_on_hosts_without_it(exact: Run) -> None:
         sock.close()
 
     exact(main)
+
+
+async def pieces_apart(world: sim.World, flags: int, push_after: float | None) -> tuple[float, bytes]:
+    """Send with these flags, perhaps push later; return when the bytes have arrived, and what came."""
+    host = linked(world)
+
+    async def receive() -> tuple[float, bytes]:
+        loop = asyncio.get_running_loop()
+        with socket.create_server(("0.0.0.0", 7)) as listener:
+            listener.setblocking(False)
+            peer, _ = await loop.sock_accept(listener)
+        with peer:
+            data = await loop.sock_recv(peer, 100)
+            return world.now(), data
+
+    arrived = asyncio.ensure_future(host.run(receive))
+    await asyncio.sleep(0.1)
+    loop = asyncio.get_running_loop()
+    with socket.socket() as sock:
+        sock.setblocking(False)
+        await loop.sock_connect(sock, ("server", 7))
+        began = world.now()
+        sock.send(b"one ", flags)
+        sock.send(b"two", flags)
+        if push_after is not None:
+            await asyncio.sleep(push_after)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        when, data = await arrived
+    return when - began, data
+
+
+@pytest.mark.parametrize(
+    ("flags", "push_after", "expected", "data"),
+    [
+        (0, None, LATENCY, b"one two"),
+        (socket.MSG_MORE, None, 0.2 + LATENCY, b"one two"),
+        (socket.MSG_MORE, 0.05, 0.05 + LATENCY, b"one two"),
+    ],
+)
+def test_bytes_that_wait_for_more_leave_when_pushed_or_after_a_while(
+    exact: Run, flags: int, push_after: float | None, expected: float, data: bytes
+) -> None:
+    async def main(world: sim.World) -> tuple[float, bytes]:
+        return await pieces_apart(world, flags, push_after)
+
+    took, received = exact(main)
+    assert near(took, expected)
+    assert received == data
+
+
+@pytest.mark.parametrize("end", ["crash", "reset"])
+def test_bytes_that_wait_for_more_are_lost_with_the_connection(exact: Run, end: str) -> None:
+    async def write(world: sim.World) -> None:
+        sock = socket.socket()
+        sock.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(sock, ("main", 7))
+        sock.send(b"left ")
+        sock.send(b"held", socket.MSG_MORE)
+        if end == "reset":
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            sock.close()
+        else:
+            await asyncio.Event().wait()
+
+    async def main(world: sim.World) -> bytes:
+        host = world.host("writer")
+        loop = asyncio.get_running_loop()
+        received = b""
+        with socket.create_server(("0.0.0.0", 7)) as listener:
+            listener.setblocking(False)
+            task = asyncio.ensure_future(host.run(write, world))
+            peer, _ = await loop.sock_accept(listener)
+        with peer:
+            await asyncio.sleep(0.05)
+            if end == "crash":
+                host.crash()
+                host.restart(0.01)
+            await asyncio.sleep(1)
+            try:
+                while data := await asyncio.wait_for(loop.sock_recv(peer, 100), 1):
+                    received += data
+            except (ConnectionResetError, TimeoutError):
+                pass
+        task.cancel()
+        await asyncio.wait([task])
+        return received
+
+    assert exact(main) == b"left "

@@ -82,6 +82,10 @@ class FaultKernel(Kernel):
         """Send, perhaps not all of the data."""
         return self._transmit("send", super().send, fd, data, offset)
 
+    def send_more(self, fd: int, data: ReadableBuffer, offset: int) -> int:
+        """Send, perhaps not all of the data, and let the kernel hold it."""
+        return self._transmit("send_more", super().send_more, fd, data, offset)
+
     def write(self, fd: int, data: ReadableBuffer, offset: int) -> int:
         """Write, perhaps not all of the data."""
         return self._transmit("write", super().write, fd, data, offset)

@@ -10,7 +10,7 @@ from cpython.exc cimport PyErr_CheckSignals
 from cpython.ref cimport PyObject
 
 from whorl.core.kernel.message_buffers cimport message_of
-from whorl.core.kernel.sockets cimport SocketCalls
+from whorl.core.kernel.sockets cimport IPPROTO_TCP, TCP_NODELAY, SocketCalls, c_setsockopt
 from whorl.core.threads cimport shared_int
 
 cdef extern from "<time.h>" nogil:
@@ -42,6 +42,7 @@ cdef extern from "<sys/socket.h>" nogil:
     ssize_t c_sendmsg "sendmsg"(int fd, const msghdr *message, int flags)
     int MSG_NOSIGNAL
     int MSG_DONTWAIT
+    int MSG_MORE
 
 cdef extern from "<sys/sendfile.h>" nogil:
     ssize_t c_sendfile "sendfile64"(int target, int source, int64_t *offset, size_t count)
@@ -142,6 +143,15 @@ cdef inline ssize_t socket_recv(int fd, const void *buffer, size_t size) noexcep
 
 cdef inline ssize_t socket_send(int fd, const void *buffer, size_t size) noexcept nogil:
     return c_send(fd, buffer, size, MSG_NOSIGNAL | MSG_DONTWAIT)
+
+
+cdef inline ssize_t socket_send_more(int fd, const void *buffer, size_t size) noexcept nogil:
+    return c_send(fd, buffer, size, MSG_NOSIGNAL | MSG_DONTWAIT | MSG_MORE)
+
+
+cdef inline int push_held(int fd) noexcept:
+    cdef int on = 1
+    return 0 if c_setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) == 0 else -c_errno
 
 
 cdef inline ssize_t file_read(int fd, const void *buffer, size_t size) noexcept nogil:
@@ -416,6 +426,8 @@ cdef class Kernel(SocketCalls):
     cpdef object recv_short(self, int fd, Py_ssize_t limit)
     cpdef Py_ssize_t recv_into(self, int fd, object buffer) except? -65536
     cpdef Py_ssize_t send(self, int fd, object data, Py_ssize_t offset) except? -65536
+    cpdef Py_ssize_t send_more(self, int fd, object data, Py_ssize_t offset) except? -65536
+    cpdef int push(self, int fd) except? -65536
     cpdef Py_ssize_t send_many(self, int fd, list chunks, Py_ssize_t first, Py_ssize_t offset) except? -65536
     cpdef object read(self, int fd, Py_ssize_t limit)
     cpdef Py_ssize_t read_into(self, int fd, object buffer) except? -65536

@@ -50,6 +50,11 @@ if TYPE_CHECKING:
     Transfer = Literal["socket", "file"]
 
 if not cython.compiled:
+    import socket
+    from collections.abc import Callable
+
+    from whorl.core.kernel.socket_overrides import SOCKET
+
     _STALE = 0xFFFFFFFF  # a generation that no watch has
     _CLOCK = (time.monotonic_ns,)  # hidden from tools that replace functions in all modules
 
@@ -76,6 +81,27 @@ if not cython.compiled:
     file_write: Any = os.write
     socket_recv = file_read
     socket_send = file_write
+
+    def push_held(fd: int) -> int:
+        """Set TCP_NODELAY, which sends what is held."""
+        try:
+            _with_socket(fd, lambda sock: sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1))
+        except OSError as error:
+            return negative_errno(error)
+        return 0
+
+    def _with_socket(fd: int, call: Callable[[socket.socket], Any]) -> Any:
+        """Return the result of a call of a socket object for a descriptor, which stays open."""
+        sock = SOCKET(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, fd)
+        try:
+            return call(sock)
+        finally:
+            sock.detach()
+
+    def _send_more(fd: int, data: Buffer) -> int:
+        return int(_with_socket(fd, lambda sock: sock.send(data, socket.MSG_MORE | socket.MSG_DONTWAIT)))
+
+    socket_send_more: Any = _send_more
 
     def receive(kernel: Kernel, transfer: Any, fd: int, limit: int) -> bytes | int:
         """Return the result of a read, as bytes."""
@@ -370,6 +396,18 @@ class Kernel(SocketCalls):
     def send(self, fd: int, data: Buffer, offset: int) -> int:
         """Send `data` from `offset` on; return how many bytes the kernel took (man 2 send)."""
         return transmit(socket_send, fd, data, offset)
+
+    def send_more(self, fd: int, data: Buffer, offset: int) -> int:
+        """Send as `send` does by TCP, but make no packet that is not full: let the kernel hold the rest.
+
+        The rest leaves with the next `send`, by `push`, with the end of the stream, or after 0.2 s (man 7
+        tcp, TCP_CORK). The kernel has it: the process may end.
+        """
+        return transmit(socket_send_more, fd, data, offset)
+
+    def push(self, fd: int) -> int:
+        """Let what is held leave now; return 0 or `-errno`. It sets TCP_NODELAY (man 7 tcp)."""
+        return push_held(fd)
 
     def send_many(self, fd: int, chunks: list[bytes], first: int, offset: int) -> int:
         """Send the chunks from `first` on in one call, the first one from `offset` on."""

@@ -24,6 +24,7 @@ cdef class Arrival(Event):
 cdef class Channel:
     cdef Flow _flow
     cdef dict _held
+    cdef bytearray _more
     cdef int64_t _landed
     cdef int64_t _last
     cdef dict _shown
@@ -42,10 +43,14 @@ cdef class Channel:
     cdef public bint refuses
     cdef public File sender
     cdef public bint sender_lost
+    cdef public bint holds_more
     cdef public bint was_full
 
     cpdef int64_t room(self) except? -1
     cpdef object send(self, bytes data)
+    cpdef object push(self)
+    cpdef object _push_late(self, int64_t sent)
+    cpdef object drop_more(self)
     cpdef object send_end(self)
     @cython.locals(number=int64_t, line=Line)
     cdef object _travel(self, bytes packet)

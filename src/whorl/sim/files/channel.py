@@ -21,6 +21,10 @@ FIRST_RETRY = SECOND // 5
 LONGEST_RETRY = 120 * SECOND
 RETRIES = 15
 
+#: How long bytes wait for more (man 7 tcp: TCP_CORK), and how many leave without waiting.
+LONGEST_WAIT_FOR_MORE = SECOND // 5
+SEGMENT = 65_536
+
 END = None
 
 
@@ -68,6 +72,7 @@ class Channel:
         "_held",
         "_landed",
         "_last",
+        "_more",
         "_retries",
         "_sent",
         "_shown",
@@ -77,6 +82,7 @@ class Channel:
         "closed_at",
         "end_sent",
         "ended",
+        "holds_more",
         "in_flight",
         "line",
         "receiver",
@@ -107,6 +113,8 @@ class Channel:
         self.ended: bool = False  # the end has arrived
         self.was_full: bool = False  # the sender was refused, and waits for room
         self.refuses: bool = False  # the receiver has shut both directions, and answers data by a reset
+        self.holds_more: bool = False  # whether what is sent now may wait for more (MSG_MORE)
+        self._more: bytearray = bytearray()  # what waits
         self._sent = 0  # how many packets were sent
         self._landed = 0  # how many have arrived
         self._held: dict[int, bytes | None] = {}  # lost packets, and what waits for them, by number
@@ -125,12 +133,39 @@ class Channel:
     def send(self, data: bytes) -> None:
         """Send bytes for which there is room."""
         self.in_flight += len(data)
-        self._travel(data)
+        if self.holds_more:
+            if not self._more and (machine := self._machine()) is not None:
+                machine.after(LONGEST_WAIT_FOR_MORE, self._push_late, self._sent)
+            self._more += data
+            if len(self._more) >= SEGMENT:
+                self.push()
+        elif self._more:
+            self._more += data
+            self.push()
+        else:
+            self._travel(data)
+
+    def push(self) -> None:
+        """Send what waits for more."""
+        if self._more:
+            data, self._more = bytes(self._more), bytearray()
+            self._travel(data)
+
+    def _push_late(self, sent: int) -> None:
+        """Do so after a while, unless a packet has left meanwhile, and all that waited with it."""
+        if self._sent == sent:
+            self.push()
+
+    def drop_more(self) -> None:
+        """Forget what waits for more: the connection is reset, or the sender's machine lost its power."""
+        self.in_flight -= len(self._more)
+        self._more.clear()
 
     def send_end(self) -> None:
         """Send the end, after all bytes."""
         if self.end_sent:
             return
+        self.push()
         self.end_sent = True
         self._travel(END)
 

@@ -27,6 +27,7 @@ def lose_power(file: File) -> None:
     if incoming is None or outgoing is None:
         return
     incoming.receiver_lost = outgoing.sender_lost = True
+    outgoing.drop_more()
     peer = incoming.sender
     if isinstance(peer, StreamSocket) and peer.machine is not file.machine:
         watch_silence(peer)

@@ -341,6 +341,8 @@ class StreamSocket(SocketFile):
         self.error = code
         self.was_reset = True
         self.is_connecting = False
+        if self.outgoing is not None:
+            self.outgoing.drop_more()
         self.changed()
 
     def reset(self) -> None:
@@ -410,6 +412,7 @@ class StreamSocket(SocketFile):
 
     def _abort(self, outgoing: Channel) -> None:
         """Reset the peer."""
+        outgoing.drop_more()
         peer = outgoing.receiver
         if peer is not None and not outgoing.line.is_lost():
             now = self.machine.now()

@@ -53,6 +53,10 @@ cdef class SimKernel(DiskCalls):
     cpdef Py_ssize_t recv_into(self, int fd, object buffer) except? -65536
     @cython.locals(file=File, content=bytes, part=Py_ssize_t, sent=Py_ssize_t)
     cpdef Py_ssize_t send(self, int fd, object data, Py_ssize_t offset) except? -65536
+    @cython.locals(file=File, sent=Py_ssize_t)
+    cpdef Py_ssize_t send_more(self, int fd, object data, Py_ssize_t offset) except? -65536
+    @cython.locals(file=File)
+    cpdef int push(self, int fd) except? -65536
     cpdef Py_ssize_t send_many(self, int fd, list chunks, Py_ssize_t first, Py_ssize_t offset) except? -65536
     cpdef object read(self, int fd, Py_ssize_t limit)
     cpdef Py_ssize_t read_into(self, int fd, object buffer) except? -65536

@@ -233,6 +233,26 @@ class SimKernel(DiskCalls):
         self._add_call("send", (fd, content, sent))
         return sent
 
+    def send_more(self, fd: int, data: Any, offset: int) -> int:
+        file = self._file(fd)
+        outgoing = file.outgoing if isinstance(file, TcpSocket) else None
+        if outgoing is None:
+            return self.send(fd, data, offset)
+        outgoing.holds_more = True
+        try:
+            return self.send(fd, data, offset)
+        finally:
+            outgoing.holds_more = False
+
+    def push(self, fd: int) -> int:
+        file = self._file(fd)
+        if not isinstance(file, TcpSocket):
+            return -errno.EBADF if file is None else -errno.EOPNOTSUPP
+        if file.outgoing is not None:
+            file.outgoing.push()
+        self._add_call("push", (fd,))
+        return 0
+
     def send_many(self, fd: int, chunks: list[bytes], first: int, offset: int) -> int:
         if not (0 <= first < len(chunks) and 0 <= offset <= len(chunks[first])):
             return -errno.EINVAL

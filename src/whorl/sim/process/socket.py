@@ -128,6 +128,8 @@ class SimSocket(socket.socket):
 
     def setsockopt(self, level: int, option: int, value: Any = None, length: int | None = None) -> None:
         checked(self._open().set_option(level, option, bytes(length or 0) if value is None else value))
+        if (level, option) == (socket.IPPROTO_TCP, socket.TCP_NODELAY) and value:
+            self._kernel.push(self._fd)
 
     def getsockopt(self, level: int, option: int, size: int = 0) -> Any:
         value = self._open().option(level, option)
@@ -230,7 +232,8 @@ class SimSocket(socket.socket):
 
     def send(self, data: Any, flags: int = 0) -> int:
         self._open()
-        return int(self._result("send", self._kernel.send(self._fd, data, 0), flags))
+        send = self._kernel.send_more if flags & socket.MSG_MORE else self._kernel.send
+        return int(self._result("send", send(self._fd, data, 0), flags))
 
     def sendall(self, data: Any, flags: int = 0) -> None:
         with memoryview(data) as view, view.cast("B") as rest:
