@@ -68,7 +68,7 @@ WHETHER_IT_COLLECTS = """
 import asyncio
 
 async def main():
-    print(asyncio.get_running_loop()._collector.is_on)
+    print(asyncio.get_running_loop()._held.collects)
 
 asyncio.run(main())
 """

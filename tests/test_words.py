@@ -37,7 +37,7 @@ REPLACED = {
     "_childs": "_child_ends",
     "Clients": "ConnectionSet",
     "close_childs": "close_child_ends",
-    "Collector": "WriteCoalescer",
+    "Collector": "HeldWrites",
     "_connecting": "_connect_request",
     "cut_room": "take_bytes",
     "DATAGRAM_ROOM": "DATAGRAM_SIZE",

@@ -21,7 +21,7 @@ cdef class Handle(Runnable):
     cdef flag _listed
 
     cdef object _set_up(self, AbstractLoop loop)
-    cdef object _flush_held(self)
+    cdef object _push(self)
     cdef object _begin_close(self)
     cdef object _release_now(self)
     cpdef object _release(self)

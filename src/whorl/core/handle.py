@@ -102,8 +102,8 @@ class Handle(Runnable):
         """Return whether `close` was called."""
         return self._handle_state != OPEN
 
-    def _flush_held(self) -> None:
-        """Send the data that this handle holds for the loop's `WriteCoalescer`, if any."""
+    def _push(self) -> None:
+        """Let the bytes leave that the kernel holds, if this is a stream of which it holds some."""
 
     def _begin_close(self) -> None:
         """Do the first step of closing, once."""

@@ -157,15 +157,12 @@ THREAD_FREELIST_SIZE: Final = 1024
 #: The most write requests on the freelist: one for each connection of a busy server.
 WRITE_FREELIST_SIZE: Final = 1024
 
-#: The largest write that a collecting loop holds, in bytes. The system call is only a small part of the cost
-#: of a larger write.
+#: The largest write that the kernel is asked to hold, in bytes. A packet is only a small part of the cost of
+#: a larger write.
 SMALL_WRITE: Final = 4 * 1024
 
-#: The most data that is held for one connection, in bytes ...
-MOST_HELD: Final = 16 * 1024
-
-#: ... and its longest wait, in ticks after the first held write. Then the data leaves when a callback ends or
-#: writes again. A tick is a nanosecond at most.
+#: The longest time that a collecting loop lets writes wait, in ticks after the first held write. Then they
+#: leave when a callback ends. A tick is a nanosecond at most.
 LONGEST_HELD_TICKS: Final = 1_000_000
 
 #: The number of sends that one writable event may make before other handles get their turn.

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-import whorl
 from build_tools.sources import ROOT
 from tests.aio.compare_with_asyncio import is_as_in_asyncio
 from tests.aio.sockets_for_tests import Recorder, socket_pair, turns
@@ -306,20 +305,3 @@ async def test_the_guide_names_what_there_is(loop: Any) -> None:
                 assert hasattr(thing, name), name
         transport.abort()
         await turns(2)
-
-
-def test_private_buffer_attribute_sends_held_writes_first(loop: whorl.EventLoop) -> None:
-    """A program that looks at the buffer finds that held writes have been sent."""
-
-    async def main() -> None:
-        ours, peer = socket_pair("tcp")
-        transport: Any = (await loop.connect_accepted_socket(Recorder, ours))[0]
-        with peer:
-            transport.write(b"first")
-            transport.write(b"second")
-            assert not transport._buffer
-            assert peer.recv(100) == b"firstsecond"
-            transport.abort()
-            await turns(2)
-
-    loop.run_until_complete(main())

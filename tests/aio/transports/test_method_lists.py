@@ -14,13 +14,11 @@ from tests.aio.sockets_for_tests import socket_pair
 from whorl.aio.transports.byte_transport import InheritedMethod
 from whorl.aio.transports.public import OFTEN_CALLED, SocketTransport
 from whorl.aio.transports.tls import TLSTransport
-from whorl.core.loop.write_coalescer import SENDERS
 
 pytestmark = pytest.mark.usefixtures("no_leak")
 
 #: Where a method is listed, and when.
 WHERE = {
-    "SENDERS": "`SENDERS` in whorl/core/loop/write_coalescer.py, if it sends the held data before it acts",
     "OFTEN_CALLED": "`OFTEN_CALLED` in whorl/aio/transports/public.py, for `bind_compiled_methods`, if "
     "programs call it for each message",
     "InheritedMethod": "`SocketTransport` in whorl/aio/transports/public.py, as `InheritedMethod`, if "
@@ -30,18 +28,17 @@ ATTRIBUTES = (
     "`SocketPrivateAttributes` in whorl/aio/transports/private_attributes.py: each private attribute of "
     "asyncio's transport that belongs to it"
 )
-ACTS = "`ACTS` in tests/aio/transports/test_write_coalescer.py, always"
 
 #: The public methods, each with the lists that name it.
 METHODS = {
-    "abort": "SENDERS",
+    "abort": "",
     "can_write_eof": "",
-    "close": "SENDERS OFTEN_CALLED",
-    "fileno": "SENDERS",
+    "close": "OFTEN_CALLED",
+    "fileno": "",
     "get_extra_info": "InheritedMethod",
     "get_protocol": "OFTEN_CALLED",
     "get_write_buffer_limits": "",
-    "get_write_buffer_size": "SENDERS OFTEN_CALLED",
+    "get_write_buffer_size": "OFTEN_CALLED",
     "has_ref": "",
     "is_active": "",
     "is_closing": "OFTEN_CALLED",
@@ -50,11 +47,11 @@ METHODS = {
     "ref": "",
     "resume_reading": "OFTEN_CALLED",
     "set_protocol": "",
-    "set_write_buffer_limits": "SENDERS",
+    "set_write_buffer_limits": "",
     "unref": "",
     "write": "OFTEN_CALLED",
-    "write_eof": "SENDERS",
-    "writelines": "SENDERS OFTEN_CALLED",
+    "write_eof": "",
+    "writelines": "OFTEN_CALLED",
 }
 #: The private attributes of asyncio's transport that Whorl's lacks: how asyncio reads and writes. Two of them
 #: are new in Python 3.15.
@@ -63,8 +60,6 @@ ABSENT = {"_buffer_size", "_context", "_protocol_connected", "_read_ready_cb", "
 
 def is_listed(name: str, where: str) -> bool:
     """Return whether the list names the method."""
-    if where == "SENDERS":
-        return name in SENDERS
     if where == "OFTEN_CALLED":
         return name in OFTEN_CALLED
     return isinstance(vars(SocketTransport).get(name), InheritedMethod)
@@ -72,7 +67,7 @@ def is_listed(name: str, where: str) -> bool:
 
 def test_stream_transport_has_no_method_without_a_decision() -> None:
     public = {name for name in dir(SocketTransport) if not name.startswith("_")} - {"data", "loop"}
-    places = "\n- ".join([*WHERE.values(), ATTRIBUTES, ACTS])
+    places = "\n- ".join([*WHERE.values(), ATTRIBUTES])
     new = sorted(public - METHODS.keys())
     assert not new, f"New methods: {new}. Add a row to METHODS here, and each method to\n- {places}"
     assert METHODS.keys() == public, "These methods are gone: take them out of METHODS and the lists"

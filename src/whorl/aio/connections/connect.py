@@ -43,9 +43,7 @@ from whorl.aio.sockets.connect_race import first_of
 from whorl.aio.sockets.sock_methods import connected
 from whorl.aio.sockets.watch import release_fd_for_transport
 from whorl.aio.transports.public import SocketTransport
-from whorl.aio.transports.stream import StreamTransport
 from whorl.aio.transports.tls import TLSProtocol
-from whorl.aio.transports.tls_stream import TLSStream
 from whorl.core.kernel.errors import os_error
 from whorl.core.kernel.sockets import ACCEPTED_FAMILIES
 
@@ -132,8 +130,6 @@ async def create_connection(
         ssl_handshake_timeout=ssl_handshake_timeout,
         ssl_shutdown_timeout=ssl_shutdown_timeout,
     )
-    if is_own:
-        allow_holding(transport)
     if loop._debug:
         shown = transport.get_extra_info("socket")
         logger.debug("%r connected to %s:%r: (%r, %r)", shown, host, port, transport, protocol)
@@ -364,8 +360,6 @@ async def create_unix_connection(
         ssl_handshake_timeout=ssl_handshake_timeout,
         ssl_shutdown_timeout=ssl_shutdown_timeout,
     )
-    if is_own:
-        allow_holding(transport)
     return transport, protocol
 
 
@@ -480,11 +474,3 @@ def make_socket_transport(
     if transport is None:
         transport = SocketTransport(loop, sock, protocol, waiter, extra=extra, server=server, context=context)
     return transport  # type: ignore[no-any-return]
-
-
-def allow_holding(transport: Any) -> None:
-    """Let a collecting loop hold writes: the loop made the socket, so no program has its descriptor."""
-    if isinstance(transport, TLSStream):
-        transport = transport._ssl_protocol._transport
-    if isinstance(transport, StreamTransport):
-        transport._allow_holding()

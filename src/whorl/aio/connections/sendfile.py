@@ -91,6 +91,7 @@ async def sock_sendfile_native(
     if not (count or size):
         return 0
     total = 0
+    loop._held.push_all()
     try:
         while count is None or total < count:
             wanted = size if count is None else count - total
@@ -163,6 +164,7 @@ async def sock_sendfile_fallback(loop: AnyLoop, sock: Any, file: Any, offset: in
 
 async def _send_some(loop: AnyLoop, sock: Any, piece: memoryview) -> int:
     """Send a part of a piece; return the number of bytes. If this is cancelled, nothing was sent."""
+    loop._held.push_all()
     if overrides_method(loop, sock, "send"):
         await loop.sock_sendall(sock, piece)
         return len(piece)

@@ -196,7 +196,7 @@ def _spawn(loop: AnyLoop, args: Any, **options: Any) -> subprocess.Popen[bytes]:
 
     Tools that refuse blocking calls in a running loop let Popen pass in asyncio's files only.
     """
-    loop._collector.send_all()  # The program may inherit the connections that are written to.
+    loop._held.push_all()
     events._set_running_loop(None)
     try:
         return loop._host.spawn(args, **options)

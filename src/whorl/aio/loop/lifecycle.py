@@ -23,7 +23,6 @@ from whorl.aio.transports.fd_table import TransportTable
 from whorl.core.callback import Callback
 from whorl.core.loop.lifecycle import UNCHANGED
 from whorl.core.loop.loop import Loop
-from whorl.core.process.host import call_at_forks
 
 try:
     import cython
@@ -155,16 +154,16 @@ class Running(Loop):
 
         `block_signal` and `spin_ns` are those of `whorl.Loop.configure`, and raise the same errors.
 
-        `collect_writes`: False, the default: each write leaves before it returns, as in asyncio. True or
-        "turn", which mean the same: small writes to TCP, UNIX and TLS connections wait while other callbacks
-        of the turn wait to run. They wait a millisecond at most, and leave together (`whorl.server_loop`).
+        `collect_writes`: False, the default: a write leaves when its callback ends at the latest. True or
+        "turn", which mean the same: small writes to TCP and TLS connections wait while other callbacks of the
+        turn wait to run. They wait a millisecond at most, and leave together (`whorl.server_loop`).
         Raises ValueError for any other `collect_writes`.
         """
         if collect_writes is not UNCHANGED and collect_writes not in COLLECTING:
             raise ValueError(f"collect_writes is True, False or 'turn', not {collect_writes!r}")
         Loop.configure(self, block_signal=block_signal, spin_ns=spin_ns)
         if collect_writes is not UNCHANGED:
-            self._collector.is_on = bool(collect_writes)
+            self._held.collects = bool(collect_writes)
 
     def run_forever(self) -> None:
         """Turn until `stop` is called.
@@ -410,18 +409,3 @@ def track_origins(loop: AnyLoop, enabled: bool) -> None:
     elif not enabled and loop._saved_origin_depth is not None:
         sys.set_coroutine_origin_tracking_depth(loop._saved_origin_depth)
         loop._saved_origin_depth = None
-
-
-def _fork_begins() -> None:
-    loop = events._get_running_loop()
-    if isinstance(loop, Loop):
-        loop._collector.fork_begins()
-
-
-def _fork_ended() -> None:
-    loop = events._get_running_loop()
-    if isinstance(loop, Loop):
-        loop._collector.fork_ended()
-
-
-call_at_forks(_fork_begins, _fork_ended)

@@ -112,6 +112,8 @@ def connect_descriptor(loop: AnyLoop, family: int, protocol: int, address: Any) 
     try:
         if poller.find(fd) is not None or table.get(fd) is not None:
             release_fd_for_transport(loop, fd)
+        if machine._held.streams:
+            machine._held.push_all()
         code = kernel.connect_descriptor(fd, family, address)
         if code != UNKNOWN_ADDRESS:
             if code and code != IN_PROGRESS and code != INTERRUPTED:
@@ -149,6 +151,8 @@ def connect_socket(loop: AnyLoop, sock: Any, address: Any) -> ConnectAttempt | N
     table: FdTable = loop._transports
     if machine._poller.find(fd) is not None or table.get(fd) is not None:
         return None
+    if machine._held.streams:
+        machine._held.push_all()
     code = machine._kernel.connect_descriptor(fd, family, address)
     if code == UNKNOWN_ADDRESS:
         return None

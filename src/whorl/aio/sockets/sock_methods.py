@@ -91,6 +91,7 @@ async def sock_sendall(loop: AnyLoop, sock: Any, data: ReadableBuffer) -> None:
             await _send_rest(loop, sock, data, taken)  # type: ignore[arg-type]
         return
     _check(loop, sock)
+    loop._held.push_all()
     if overrides_method(loop, sock, "send"):
         return await overridden_sendall(loop, sock, data)
     try:
@@ -113,6 +114,7 @@ async def _send_rest(loop: AnyLoop, sock: Any, data: bytes | memoryview, sent: i
 
     def send_more() -> int | None:
         nonlocal done
+        loop._held.push_all()
         result = loop._kernel.send(fd, data, done)
         if result < 0:
             return result
@@ -160,6 +162,7 @@ async def sock_recvfrom_into(
 async def sock_sendto(loop: AnyLoop, sock: Any, data: ReadableBuffer, address: Any) -> int:
     """Send a datagram to an address; return the number of bytes. Source: ``asyncio.loop.sock_sendto``."""
     _check(loop, sock)
+    loop._held.push_all()
     if overrides_method(loop, sock, "sendto"):
         return await overridden_sendto(loop, sock, data, address)  # type: ignore[no-any-return]
     sent = loop._kernel.sendto(sock, data, address)
@@ -183,6 +186,7 @@ async def sock_connect(loop: AnyLoop, sock: Any, address: Any) -> None:
             address, family=sock.family, type=sock.type, proto=sock.proto, loop=loop
         )
         address = infos[0][4]
+    loop._held.push_all()
     if overrides_method(loop, sock, "connect"):
         return await overridden_connect(loop, sock, address)
     result = loop._kernel.connect(sock, address)

@@ -641,5 +641,8 @@ def send_usually(loop: AnyLoop, sock: Any, data: Any) -> int | bool | None:
     """
     if loop._debug or not is_plain(sock) or type(data) is not bytes:
         return None
+    machine: Loop = loop
+    if machine._held.streams:
+        machine._held.push_all()
     sent = loop._kernel.send(plain_fileno(sock), data, 0)
     return True if sent == len(data) else sent

@@ -39,6 +39,7 @@ def run_in_executor(
         executor = loop._default_executor
         if executor is None or loop._executor_shutdown_called:
             executor = _make_executor(loop)
+    loop._held.push_all()
     future: asyncio.Future[Result]
     if is_stock_executor(executor):
         future = submit_job(loop, executor, func, args)

@@ -44,7 +44,6 @@ cdef class TLSWritePath:
     cdef object _continue_state(self)
     cdef object _fatal_error(self, object error, str message=*)
     cdef object _report(self, object error, str message, object transport=*)
-    cdef object _limit_holding(self)
 
     @cython.locals(size=Py_ssize_t, count=Py_ssize_t, is_queued=bint)
     cdef object _write(self, object data)

@@ -95,10 +95,6 @@ class TLSWritePath:
         """Report an exception of the protocol."""
         raise NotImplementedError
 
-    def _limit_holding(self) -> None:
-        """Apply changed watermarks: the transport underneath may hold no more than they allow."""
-        raise NotImplementedError
-
     # The methods that the transport underneath calls.
 
     def pause_writing(self) -> None:

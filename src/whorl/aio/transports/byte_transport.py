@@ -295,7 +295,6 @@ class BaseTransport(Stream):
 
     def _force_close(self, error: BaseException | None) -> None:
         """Close the connection at once, because of an error or, for None, without one."""
-        self._flush_held()
         if self._state >= LOST:
             return
         self._stop_reading()
@@ -383,7 +382,7 @@ class WriteTransport(BaseTransport):
         code = self._send(data, size)
         if code < 0:
             self._write_failed(-code)
-        elif code == 0 and self._unsent > self._high:
+        elif self._unsent > self._high:
             self._check_high_water()
 
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
@@ -415,7 +414,7 @@ class WriteTransport(BaseTransport):
     def _send_joined(self, data: bytes, size: int) -> None:
         if not size or self._count_lost_write():
             return
-        code = Stream._send(self, data, size)
+        code = self._send(data, size)
         if code < 0:
             self._write_failed(-code)
         elif self._unsent > self._high:
@@ -433,7 +432,6 @@ class WriteTransport(BaseTransport):
 
     def get_write_buffer_size(self) -> int:
         """Return the number of bytes that wait to be sent."""
-        self._flush_held()
         return self._unsent
 
     def get_write_buffer_limits(self) -> tuple[int, int]:
@@ -442,7 +440,6 @@ class WriteTransport(BaseTransport):
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """Set the watermarks, in bytes; ValueError unless high >= low >= 0."""
-        self._flush_held()
         self._high, self._low = watermarks(high, low)
         self._check_high_water()
 

@@ -19,6 +19,7 @@ cdef class ConnectionSet:
     cdef list _slots
     cdef list _free_slots
     cdef public bint is_over
+    cdef public unsigned int expected_pieces
 
     @cython.locals(slot=int)
     cdef int add_slot(self, object transport) except -1

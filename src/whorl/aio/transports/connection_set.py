@@ -23,13 +23,14 @@ class ConnectionSet:
     index of their slot here themselves: a dictionary would take far more memory.
     """
 
-    __slots__ = ("_free_slots", "_others", "_slots", "is_over")
+    __slots__ = ("_free_slots", "_others", "_slots", "expected_pieces", "is_over")
 
     def __init__(self) -> None:
         self._slots: list[Any] = []  # a weak reference each, or None
         self._free_slots: list[int] = []  # the indices of the slots with None
         self._others: dict[int, Any] = {}
         self.is_over: bool = False  # whether a callback runs when the last connection goes
+        self.expected_pieces: int = 1  # how often callbacks of a new connection are likely to write
 
     def __len__(self) -> int:
         return len(self._slots) - len(self._free_slots) + len(self._others)

@@ -259,6 +259,8 @@ class DatagramEndpoint(Datagrams):
 
     def _sent_now(self, data: Any, address: Any) -> bool:
         """Try to send; return false if the datagram has to wait."""
+        if self._held.streams:
+            self._held.push_all()
         try:
             if self._connected or self._goes_to_peer(address):
                 sent = self._kernel.send_datagram(self._socket, data, None)

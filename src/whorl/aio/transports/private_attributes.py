@@ -22,7 +22,6 @@ _SOCKET: Any = vars(Stream)["_sock"]  # the attribute of every stream, whether i
 
 def _unsent(transport: Any) -> Iterator[memoryview]:
     """Return the pieces that wait to be sent."""
-    transport.get_write_buffer_size()  # Writes that were held until the end of the callback are sent before.
     skipped = transport._offset
     for chunk in (transport._chunks or [])[transport._first :]:
         yield memoryview(chunk)[skipped:]

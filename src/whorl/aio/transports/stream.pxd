@@ -10,11 +10,11 @@ from whorl.aio.streams.feed cimport StreamFeed
 from whorl.aio.tls.engine cimport TLSEngine
 from whorl.aio.transports.fd_table cimport TransportTable
 from whorl.core.callback cimport AbstractLoop, flag
-from whorl.core.loop.write_coalescer cimport WriteCoalescer
-from whorl.core.lists cimport last_taken
+from whorl.core.loop.held_writes cimport HeldWrites
 from whorl.core.loop.lifecycle cimport LoopLifecycle
+from whorl.core.loop.state cimport thread_number
 from whorl.core.pollers.contract cimport IOHandle
-from whorl.handles.streams.engine cimport Stream, count_closed, count_opened, count_read
+from whorl.handles.streams.engine cimport Stream, count_closed, count_opened, count_read, count_sent
 
 cdef extern from "whorl/aio/transports/stream.h":
     bint deliver_catching "whorl_deliver_catching"(object protocol, str method, object argument) noexcept
@@ -34,8 +34,6 @@ cdef Py_ssize_t READ_SIZE
 cdef Py_ssize_t LONG_READ
 cdef Py_ssize_t LONGEST_FED
 cdef Py_ssize_t SMALL_WRITE
-cdef Py_ssize_t MOST_HELD
-cdef Py_ssize_t WRITE_VECTORS
 cdef object BufferedProtocol
 cdef object StreamReaderProtocol
 
@@ -50,28 +48,28 @@ cdef class StreamTransport(WriteTransport):
     cdef uint64_t _ipv4_peer
     cdef object _sockname
     cdef int _slot
-    cdef Py_ssize_t _most_held
-    cdef WriteCoalescer _collector
+    cdef unsigned int _pieces
+    cdef unsigned int _expected_pieces
     cdef object _shown_socket
     cdef flag _is_made
     cdef flag _buffered
     cdef flag _protocol_is_tls
     cdef readonly flag _eof_written
     cdef flag _write_shut
-    cdef flag _may_hold
-    cdef flag _holds
+    cdef flag _can_hold
+    cdef flag _is_held
 
+    @cython.locals(held=HeldWrites, code=Py_ssize_t, is_last=bint)
     cdef Py_ssize_t _send(self, object data, Py_ssize_t size) except? -65536
-    cdef bint _hold_first(self, object data, Py_ssize_t size) except -1
-    @cython.locals(fits=bint)
-    cdef Py_ssize_t _hold_more(self, object data, Py_ssize_t size) except? -65536
-    @cython.locals(data=bytes, code=Py_ssize_t)
-    cdef object _flush_held(self)
+    @cython.locals(siblings=ConnectionSet)
+    cdef object _expect_pieces(self, unsigned int count)
+    cdef ConnectionSet _siblings(self)
     @cython.locals(loop=LoopLifecycle)
-    cpdef object _allow_holding(self)
-    cpdef object _hold_at_most(self, Py_ssize_t size)
-    cdef object _report_unsent(self, Py_ssize_t held)
-    cdef object _send_lines(self, object list_of_data)
+    cdef bint _may_hold(self) except -1
+    @cython.locals(held=HeldWrites, sent=Py_ssize_t)
+    cdef Py_ssize_t _send_more(self, object data, Py_ssize_t size) except? -65536
+    cdef object _push(self)
+    cdef object _report_unsent(self)
     @cython.locals(data=bytes, size=Py_ssize_t)
     cdef object _read(self)
     @cython.locals(limit=Py_ssize_t)
@@ -88,6 +86,8 @@ cdef class StreamTransport(WriteTransport):
     cdef bint _count_lost_write(self) except -1
     cpdef int _shut_write_side(self) except? -65536
     cpdef object _socket(self)
+    cdef object _show_socket(self)
+    cdef object _peer_left(self)
     cpdef int fileno(self) except -2
     @cython.locals(machine=LoopLifecycle)
     cdef object _set_up(self, AbstractLoop loop)

@@ -20,8 +20,7 @@ from whorl.aio.transports.transport_socket import TransportSocket
 from whorl.core.kernel.errors import os_error
 from whorl.core.kernel.per_socket import error_of, kernel_for
 from whorl.core.kernel.sockets import TCP_PROTOCOLS, is_tcp
-from whorl.core.limits import LONG_READ, LONGEST_FED, MOST_HELD, READ_SIZE, SMALL_WRITE, WRITE_VECTORS
-from whorl.core.loop.write_coalescer import WriteCoalescer
+from whorl.core.limits import LONG_READ, LONGEST_FED, READ_SIZE, SMALL_WRITE
 from whorl.handles.streams.engine import Stream
 
 try:
@@ -35,8 +34,8 @@ if TYPE_CHECKING:
     from whorl.core.pollers.contract import IOHandle
 
 if not cython.compiled:
-    from whorl.core.lists import last_taken
-    from whorl.handles.streams.engine import count_closed, count_opened, count_read
+    from whorl.core.loop.state import thread_number
+    from whorl.handles.streams.engine import count_closed, count_opened, count_read, count_sent
 
     def new(cls: Any) -> Any:
         """Return an object of a class, without calling `__init__`."""
@@ -87,18 +86,18 @@ class StreamTransport(WriteTransport):
 
     __slots__ = (
         "_buffered",
+        "_can_hold",
         "_clients",
-        "_collector",
         "_empty_waiter",
         "_eof_written",
+        "_expected_pieces",
         "_feed",
-        "_holds",
         "_ipv4_peer",
+        "_is_held",
         "_is_made",
         "_kind",
-        "_may_hold",
-        "_most_held",
         "_peer",
+        "_pieces",
         "_protocol_is_tls",
         "_server",
         "_shown_socket",
@@ -109,8 +108,6 @@ class StreamTransport(WriteTransport):
 
     def _set_up(self, loop: Any) -> None:
         WriteTransport._set_up(self, loop)
-        machine: LoopLifecycle = loop
-        self._collector: WriteCoalescer = machine._collector
         self._is_made = False  # whether there is something to close
         self._peer: Any = None  # as the kernel gave it, or as a name, until it is stored as peername
         self._ipv4_peer = 0  # the same address as a number
@@ -127,9 +124,11 @@ class StreamTransport(WriteTransport):
         self._eof_written = False  # whether the user has written the last byte
         self._write_shut = False  # whether the shutdown of the writing side was sent to the peer
         self._shown_socket: TransportSocket | None = None  # the object that programs are given as the socket
-        self._may_hold = False  # whether writes may be held
-        self._most_held = MOST_HELD  # the largest number of bytes that may be held
-        self._holds = False  # whether the unsent data is held: the collector has it sent
+        # Whether the kernel can hold writes: by TCP, if no program has made the socket and sets its options.
+        self._can_hold = False
+        self._is_held = False  # whether it holds some
+        self._pieces = 0  # how often the last callback that wrote here did so
+        self._expected_pieces = 1  # how often the next one is likely to
 
     def __init__(
         self,
@@ -147,10 +146,10 @@ class StreamTransport(WriteTransport):
         try:
             kernel = self._kernel
             self._kernel = kernel_for(kernel, sock)
-            if server is not None:  # The loop has accepted it.
-                self._allow_holding()
             # No edge announces data that a socket's own method has kept to itself.
-            self._attach(sock, sock.fileno(), True, self._kernel is kernel and is_tcp(sock))
+            is_edge = self._kernel is kernel and is_tcp(sock)
+            self._can_hold = is_edge and server is not None
+            self._attach(sock, sock.fileno(), True, is_edge)
             self._fill_extra(sock)
             if sock.family != AF_UNIX:
                 self._kernel.set_option(sock, socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -160,6 +159,9 @@ class StreamTransport(WriteTransport):
             self.set_protocol(protocol)
             if server is not None:
                 server._attach(self)
+                siblings = self._siblings()
+                if siblings is not None:
+                    self._expected_pieces = siblings.expected_pieces
             self._schedule_connection_made(waiter)
         except BaseException:
             self._release_socket()
@@ -190,7 +192,7 @@ class StreamTransport(WriteTransport):
         if sock is None:
             self._kind = kind
         else:
-            self._shown_socket = TransportSocket(sock, self._collector)
+            self._shown_socket = TransportSocket(sock, self._held)
             self._extra_dict = {"socket": self._shown_socket}
         peer = names[1]
         self._sockname = names[2] if kind[2] is None else kind[2]
@@ -200,7 +202,9 @@ class StreamTransport(WriteTransport):
             self._peer = peer
         else:
             self._extra.update(peername=None, sockname=self._sockname)
-        self._attach(sock, fd, True, kind[0] != AF_UNIX and kind[1] in TCP_PROTOCOLS)
+        is_edge = kind[0] != AF_UNIX and kind[1] in TCP_PROTOCOLS
+        self._can_hold = is_edge and sock is None
+        self._attach(sock, fd, True, is_edge)
         try:
             self._set_protocol(protocol)
             is_adopted = self._feed is not None
@@ -209,7 +213,6 @@ class StreamTransport(WriteTransport):
             table.add(fd, self)
             self._is_made = self._queues_itself = True
             count_opened(self)
-            self._may_hold = sock is None
             self._connection_waiter = waiter
             machine._enqueue(self)
         except BaseException:
@@ -221,6 +224,7 @@ class StreamTransport(WriteTransport):
         self._slot = clients.add_slot(self)
         self._server = server
         self._clients = clients
+        self._expected_pieces = clients.expected_pieces
 
     def _release_socket(self) -> None:
         """Leave the connection's socket to the code that gave it."""
@@ -245,7 +249,7 @@ class StreamTransport(WriteTransport):
 
     def _fill_extra(self, sock: Any) -> None:
         extra = self._extra
-        extra["socket"] = self._shown_socket = TransportSocket(sock, self._collector)
+        extra["socket"] = self._shown_socket = TransportSocket(sock, self._held)
         name = self._kernel.socket_name(sock)
         extra["sockname"] = None if isinstance(name, int) else name
         if "peername" not in extra:
@@ -253,16 +257,13 @@ class StreamTransport(WriteTransport):
             extra["peername"] = None if isinstance(peer, int) else peer
 
     def fileno(self) -> int:
-        """Return the descriptor, or -1. The caller may send by it, so nothing is held from now on."""
-        self._flush_held()
-        self._may_hold = False
+        """Return the descriptor, or -1."""
         return self._fd
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """Return a known fact about the connection: socket, sockname, peername and others."""
         if name == "socket":
-            if self._kind is not None:
-                self._socket()
+            self._show_socket()
         elif name != "peername" and name != "sockname":
             if self._extra_dict is None:
                 return default  # Streams ask for the TLS context of each connection.
@@ -298,10 +299,24 @@ class StreamTransport(WriteTransport):
             family, number, _ = self._kind
             self._kind = None
             sock = self._kernel.socket_of(self._fd, family, number)
-            self._extra["socket"] = self._shown_socket = TransportSocket(sock, self._collector)
+            self._extra["socket"] = self._shown_socket = TransportSocket(sock, self._held)
             if self._fd >= 0:
                 self._sock = sock
         return self._sock
+
+    def _show_socket(self) -> None:
+        """Make the socket object if there is none, and let it know its peer while that is there."""
+        if self._kind is not None:
+            self._socket()
+        shown = self._shown_socket
+        if shown is not None and self._edge and not self._hung_up and self._state < LOST:
+            peer = self._extra.get("peername")
+            if peer is not None:  # An edge will tell that it is gone, also while reading is paused.
+                shown._peername = peer
+
+    def _peer_left(self) -> None:
+        if self._shown_socket is not None:
+            self._shown_socket._peername = None
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         """Call another protocol from now on."""
@@ -447,90 +462,80 @@ class StreamTransport(WriteTransport):
     # Writing.
 
     def _send(self, data: Any, size: int) -> int:
-        """Send `data`, or hold it: then return 1, and the loop's collector has it sent."""
-        if self._holds:
-            return self._hold_more(data, size)
-        if self._collector.is_on and self._hold_first(data, size):
-            return 1
-        return Stream._send(self, data, size)
+        """Send `data`. Let the kernel hold it if the callback is likely to write more (`HeldWrites`)."""
+        held = self._held
+        if held.writer == self._fd + 1:
+            self._pieces += 1
+        else:
+            held.writer = self._fd + 1
+            self._pieces = 1
+        is_last = self._pieces == self._expected_pieces
+        if (not is_last or held.may_wait()) and size <= SMALL_WRITE and self._may_hold():
+            return self._send_more(data, size)
+        code = Stream._send(self, data, size)
+        if self._is_held and not self._unsent:
+            self._is_held = False  # What was held has left with it.
+        return code
 
-    def _hold_first(self, data: Any, size: int) -> bool:
-        """Hold a write if none is held and holding is allowed; return whether it is held."""
-        if self._unsent or size > self._most_held or not self._may_hold:
-            return False
-        if self._shown_socket is not None and self._shown_socket.is_handed_out:
-            return False
-        if not self._collector.hold(self, size):
-            return False
-        self._enqueue(data, 0, size)
-        self._holds = True
-        return True
+    def _expect_pieces(self, count: int) -> None:
+        """Expect that callbacks write so often; callbacks of the server's new connections do alike."""
+        self._expected_pieces = count
+        siblings = self._siblings()
+        if siblings is not None:
+            siblings.expected_pieces = count
 
-    def _hold_more(self, data: Any, size: int) -> int:
-        """Hold another write. Send all if it is large or late, or if there are too many."""
-        fits = (
-            size <= SMALL_WRITE
-            and self._unsent + size <= self._most_held
-            and len(self._chunks) < WRITE_VECTORS - 1
-            and not self._collector.is_late()
-        )
-        if not fits and type(data) is not bytes:  # To queue it would copy it.
-            self._flush_held()
-            return 1 if self._count_lost_write() else Stream._send(self, data, size)
-        self._enqueue(data, 0, size)
-        if not fits:
-            self._flush_held()
-        return 1
+    def _siblings(self) -> ConnectionSet | None:
+        """Return the connections of the server, if this is one of them."""
+        clients = getattr(self._server, "_clients", None)
+        return clients if isinstance(clients, ConnectionSet) else None
 
-    def _flush_held(self) -> None:
-        if not self._holds:
-            return
-        self._holds = False
-        if len(self._chunks) == 1 and not self._offset:  # as if it were written now
-            data = last_taken(self._chunks)
-            self._unsent = 0
-            code = Stream._send(self, data, len(data))
-            if code < 0:
-                self._write_failed(-code)
-        elif self._unsent:
-            self._poller.empty_polls = 0
-            self._flush()
-        if self._unsent or not self._edge:
-            self._update_interest()
-        if self._unsent > self._high:
-            self._check_high_water()
-
-    def _allow_holding(self) -> None:
-        """Let writes be held: no program has the descriptor, and only the kernel sends."""
+    def _may_hold(self) -> bool:
+        """Return whether the kernel may hold a write of this callback, which the loop's thread runs."""
         loop: LoopLifecycle = self._loop  # type: ignore[assignment]
-        self._may_hold = self._kernel is loop._kernel
+        return (
+            self._can_hold
+            and not self._unsent
+            and not self._more_to_read  # Closed with data unread, the socket would be reset and drop it.
+            and self._held.in_callback
+            and loop._thread == thread_number()
+            and (self._shown_socket is None or not self._shown_socket._is_tuned)
+        )
 
-    def _hold_at_most(self, size: int) -> None:
-        """Hold at most so many bytes: more would pause the writer."""
-        self._most_held = min(size, MOST_HELD)
+    def _send_more(self, data: Any, size: int) -> int:
+        held = self._held
+        if held.streams and not held.collects:
+            held.act(self)
+        if not self._is_held:
+            held.add(self)
+            self._is_held = True
+        sent = self._kernel.send_more(self._fd, data, 0)
+        if sent >= size:
+            count_sent(self, size)
+            return 0
+        return self._queue_rest(data, sent, size)
 
-    def _report_unsent(self, held: int) -> None:
-        """Report every unsent byte to the protocol, and hold at most so many."""
-        self._flush_held()
+    def _push(self) -> None:
+        """Let what the kernel holds leave. Where it refuses that, it does so by itself after a while."""
+        if not self._is_held:
+            return
+        self._is_held = False
+        if self._fd >= 0:
+            self._poller.empty_polls = 0  # The peer may be on this loop.
+            if self._kernel.push(self._fd) < 0:
+                self._can_hold = False
+        if self._pieces != self._expected_pieces:
+            self._expect_pieces(self._pieces)
+
+    def _report_unsent(self) -> None:
+        """Report every unsent byte to the protocol."""
         self._high = self._low = 0
-        self._most_held = min(held, MOST_HELD)
         self._check_high_water()
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Set the watermarks, in bytes; ValueError unless high >= low >= 0."""
-        WriteTransport.set_write_buffer_limits(self, high, low)
-        self._hold_at_most(self._high)
-
-    def _send_lines(self, list_of_data: Any) -> None:
-        self._flush_held()
-        WriteTransport._send_lines(self, list_of_data)
 
     def write_eof(self) -> None:
         """Shut the writing side once all is sent; the peer reads to its end.
 
         Raises OSError if nothing is unsent and the connection is gone (``asyncio.WriteTransport.write_eof``).
         """
-        self._flush_held()
         if self._state != OPEN or self._eof_written:
             return
         self._eof_written = self._refuses_writes = True
@@ -564,6 +569,8 @@ class StreamTransport(WriteTransport):
         if self._write_shut:
             return 0
         self._write_shut = True
+        if self._held.streams:
+            self._held.act(self)
         return self._kernel.shutdown(self._socket(), socket.SHUT_WR)
 
     def _write_failed(self, code: int) -> None:
@@ -587,7 +594,6 @@ class StreamTransport(WriteTransport):
         """Return a future that is done when nothing is left to send; writing is refused meanwhile."""
         if self._empty_waiter is not None:
             raise RuntimeError("Empty waiter is already set")
-        self._flush_held()
         loop: Any = self._loop
         waiter: asyncio.Future[None] = loop.create_future()
         self._set_empty_waiter(waiter)
@@ -608,7 +614,6 @@ class StreamTransport(WriteTransport):
 
     def close(self) -> None:  # type: ignore[override]
         """Read no more, send the unsent data, then close the connection."""
-        self._flush_held()
         if self._state != OPEN:
             return
         self._state = CLOSING
@@ -617,6 +622,7 @@ class StreamTransport(WriteTransport):
             self._schedule_connection_lost(None)
 
     def _leave_poller(self) -> None:
+        self._peer_left()
         if self._kind is not None:  # No program has the descriptor, so that its watch ends when it is closed.
             self._poller.forget(self)
         else:
@@ -637,6 +643,7 @@ class StreamTransport(WriteTransport):
 
     def _close_handle(self) -> None:
         """Close the socket and drop all references."""
+        self._peer_left()
         if self._fd >= 0:
             loop: Any = self._loop
             table: FdTable = loop._transports

@@ -31,7 +31,7 @@ cdef class TLSLifecycle(TLSEngine):
 
     cdef bint _is_transport_closing(self) except -1
     @cython.locals(stream=StreamTransport)
-    cdef object _limit_holding(self)
+    cdef object _hear_of_unsent(self)
     cdef object _wake_waiter(self, object error)
     cdef object _set_timer(self, object seconds, object callback)
     cdef object _cancel_timer(self)

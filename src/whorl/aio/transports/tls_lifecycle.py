@@ -91,11 +91,11 @@ class TLSLifecycle(TLSEngine):
         """Return whether the transport underneath is closed or being closed."""
         return self._transport is not None and bool(self._transport.is_closing())
 
-    def _limit_holding(self) -> None:
-        """Limit the held bytes of the transport underneath to the number that would pause the protocol."""
+    def _hear_of_unsent(self) -> None:
+        """Let the transport underneath report every unsent byte."""
         if isinstance(self._transport, StreamTransport):
             stream: StreamTransport = self._transport
-            stream._report_unsent(self._high)
+            stream._report_unsent()
 
     def _wake_waiter(self, error: BaseException | None) -> None:
         waiter = self._waiter
@@ -130,7 +130,7 @@ class TLSLifecycle(TLSEngine):
             # The transport may have paused its protocol; TLS has to resume it.
             self._transport_paused = self._app_writing_paused = transport._protocol_paused
             if isinstance(transport, StreamTransport):
-                self._limit_holding()
+                self._hear_of_unsent()
             else:
                 transport.set_write_buffer_limits(high=0)
         else:

@@ -87,7 +87,6 @@ class TLSStream:
         """Set the watermarks, in bytes; ValueError unless high >= low >= 0."""
         engine = self._ssl_protocol
         engine._high, engine._low = watermarks(high, low, HIGH_WATER_WRITE)
-        engine._limit_holding()
         engine._control_writing()
 
     def get_read_buffer_size(self) -> int:

@@ -7,7 +7,7 @@ from whorl.core.callback cimport (
     reraise_pending, thread_begins
 )
 from whorl.core.figures cimport has_histograms, note
-from whorl.core.loop.write_coalescer cimport WriteCoalescer
+from whorl.core.loop.held_writes cimport HeldWrites
 from whorl.core.handle cimport Completion, Handle, LateCompletion
 from whorl.core.lists cimport empty, only_callback, taken
 from whorl.core.loop.state cimport LoopState, thread_number
@@ -48,7 +48,7 @@ cdef class LoopExecution(LoopState):
     cdef readonly int64_t _passes
     cdef public object _current_entry
     cdef public object _run_hook
-    cdef readonly WriteCoalescer _collector
+    cdef readonly HeldWrites _held
     cdef int64_t _callback_began
 
     cdef object _set_up(self, object kernel, object host)
@@ -75,7 +75,7 @@ cdef class LoopExecution(LoopState):
     @cython.locals(closing=list, handle=Handle)
     cdef object _run_closing(self)
     @cython.locals(
-        size=Py_ssize_t, done=Py_ssize_t, index=Py_ssize_t, watched=bint, entry=Runnable, collector=WriteCoalescer,
+        size=Py_ssize_t, done=Py_ssize_t, index=Py_ssize_t, watched=bint, entry=Runnable, held=HeldWrites,
         collects=bint, timed=bint, followed=bint, recorder=LoopRecorder
     )
     cdef object _run_batch(self, list batch, list queue)
@@ -83,6 +83,7 @@ cdef class LoopExecution(LoopState):
     cdef object _run_step(self, object context, object called, object argument)
     @cython.locals(now=int64_t)
     cdef object _note_callback(self)
+    @cython.locals(held=HeldWrites)
     cdef object _report_callback_error(self, Runnable entry, object error)
     @cython.locals(began=int64_t, took=int64_t)
     cdef object _run_instrumented(self, Runnable entry)
@@ -103,7 +104,9 @@ cdef inline int end_turn_of(LoopExecution loop, LoopRecorder recorder) except -1
 
 
 cdef object report_recorded_error(LoopExecution loop, LoopRecorder recorder, Callback entry)
+@cython.locals(held=HeldWrites)
 cdef object run_alone_recorded(LoopExecution loop, LoopRecorder recorder, Callback entry)
+@cython.locals(held=HeldWrites)
 cdef object run_alone(LoopExecution loop, Callback entry)
 cdef object report_pending_error(LoopExecution loop, Callback entry)
 

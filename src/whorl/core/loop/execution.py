@@ -9,8 +9,8 @@ from whorl.core.callback import Callback, GuardedCallback, Runnable, current_thr
 from whorl.core.handle import Completion, LateCompletion
 from whorl.core.kernel.kernel import Kernel
 from whorl.core.limits import CALLBACK_FREELIST_SIZE, ENTRIES_AHEAD
+from whorl.core.loop.held_writes import HeldWrites
 from whorl.core.loop.state import LoopState
-from whorl.core.loop.write_coalescer import WriteCoalescer
 from whorl.core.process.host import Host
 from whorl.core.recording.layout import HANDLE_CLOSED, PUBLISHED_NS
 from whorl.core.states import BATCH, CALLBACK, NONE_POSTED, RECORDED, SOMETHING
@@ -42,7 +42,7 @@ if not cython.compiled:
 class LoopExecution(LoopState):
     """The part of a loop that queues entries and runs them."""
 
-    __slots__ = ("_callback_began", "_collector", "_current_entry", "_passes", "_run_hook")
+    __slots__ = ("_callback_began", "_current_entry", "_held", "_passes", "_run_hook")
 
     def _set_up(self, kernel: Kernel | None, host: Host | None) -> None:
         LoopState._set_up(self, kernel, host)
@@ -51,7 +51,7 @@ class LoopExecution(LoopState):
         # The loop calls this with itself and each entry; it runs the entry by `_run_entry`.
         # None: the loop runs entries itself.
         self._run_hook: Callable[[Any, Runnable], object] | None = None
-        self._collector = WriteCoalescer(self._kernel)
+        self._held = HeldWrites(self._kernel)
         self._callback_began = 0  # the end of the callback before it, in a turn that times them
 
     # The loop's own thread.
@@ -249,16 +249,15 @@ class LoopExecution(LoopState):
         )
         self._callbacks = self._callbacks + size
         note(self._figures, BATCH, size)
-        collector = self._collector
-        collects = collector.is_on
+        held = self._held
+        collects = held.collects
         followed = collects or timed or recorder is not None
         if recorder is not None:
             begin_batch_of(self, recorder)
         if not cython.compiled:
             entry: Any = None  # An interrupt may come before the first entry is taken.
         try:
-            if collects:
-                collector.batch_began()
+            held.in_callback = True
             if timed:
                 self._callback_began = self._kernel.now()
             while done < size:
@@ -269,7 +268,7 @@ class LoopExecution(LoopState):
                         entry = taken(batch, index)
                         if followed:
                             if collects:
-                                collector.callback_begins(size - done)
+                                held.callback_begins(size - done)
                             if recorder is not None and not begins_alike(recorder, entry):
                                 recorder._begin(entry)
                         if watched:
@@ -287,13 +286,13 @@ class LoopExecution(LoopState):
                         else:
                             entry._execute()
                             recycle_guarded(entry)
+                        if held.writer or collects:
+                            held.callback_ended()
                         if followed:
                             if recorder is not None:
                                 end_call(recorder, entry, time_of(recorder))
                             elif timed:
                                 self._note_callback()
-                            if collects:
-                                collector.callback_ended()
                 except BaseException as error:
                     if recorder is not None:
                         end_call(recorder, entry, self._kernel.now())
@@ -313,8 +312,7 @@ class LoopExecution(LoopState):
                 self._callbacks -= size - done
                 queue[:0] = batch[done:]
             empty(batch)
-            if collects:
-                collector.batch_ended()
+            held.batch_ended()
 
     def _run_step(self, context: Any, called: Any, argument: Any) -> None:
         """Call `called(argument)`, which steps a task inside of the running callback."""
@@ -331,8 +329,13 @@ class LoopExecution(LoopState):
         self._callback_began = now
 
     def _report_callback_error(self, entry: Runnable, error: BaseException) -> None:
-        self._collector.batch_ended()  # Writes of the exception handler are not held, either.
-        self._callback_failed(entry, error)
+        held = self._held
+        held.push_all()
+        try:
+            self._callback_failed(entry, error)
+        finally:
+            if held.writer:  # The exception handler has written.
+                held.callback_ended()
 
     def _run_instrumented(self, entry: Runnable) -> None:
         """Run one entry in debug mode, with a probe, or by a runner."""
@@ -369,9 +372,14 @@ def count_runs(change: int) -> None:
 
 def run_alone(loop: LoopExecution, entry: Callback) -> None:
     """Run the only entry of a turn, as `_run_batch` does, without the bookkeeping of batches."""
+    held = loop._held
     loop._callbacks_alone = loop._callbacks_alone + 1
+    held.in_callback = True
     if not run_catching(entry, False):
         report_pending_error(loop, entry)
+    elif held.writer:
+        held.batch_ended()
+    held.in_callback = False
 
 
 def run_alone_recorded(loop: LoopExecution, recorder: LoopRecorder, entry: Callback) -> None:
@@ -380,7 +388,10 @@ def run_alone_recorded(loop: LoopExecution, recorder: LoopRecorder, entry: Callb
     begin_batch_of(loop, recorder)
     if not begins_alike(recorder, entry):
         recorder._begin(entry)
+    held = loop._held
+    held.in_callback = True
     if run_catching(entry, False):
+        held.batch_ended()
         end_call(recorder, entry, time_of(recorder))
         end_batch(recorder)
     else:
@@ -395,6 +406,8 @@ def report_recorded_error(loop: LoopExecution, recorder: LoopRecorder, entry: Ca
         end_call(recorder, entry, loop._kernel.now())
         end_batch(recorder)
         loop._report_callback_error(entry, error)
+    finally:
+        loop._held.batch_ended()
     recorder._last_ns = loop._kernel.now()  # after the exception handler
 
 
@@ -404,6 +417,8 @@ def report_pending_error(loop: LoopExecution, entry: Callback) -> None:
         reraise_pending()
     except BaseException as error:
         loop._report_callback_error(entry, error)
+    finally:
+        loop._held.batch_ended()
 
 
 if not cython.compiled:

@@ -344,7 +344,6 @@ class LoopLifecycle(LoopExecution):
         self._last_run_thread = current_thread()
         if self._thread:
             self._thread = self._last_run_thread
-        self._collector.fork_ended()
         self._poller.renew()
         self._wakeup.renew()
         if self._signals is not None:

@@ -5,6 +5,7 @@ from libc.stdint cimport int64_t
 from whorl.core.figures cimport Counters
 from whorl.core.kernel.datagrams cimport DatagramSocket
 from whorl.core.kernel.kernel cimport Kernel
+from whorl.core.loop.held_writes cimport HeldWrites
 from whorl.core.pollers.contract cimport IOHandle, Poller
 
 cdef int OPEN
@@ -20,6 +21,7 @@ cdef int WRITES_PER_EVENT
 cdef class Datagrams(IOHandle):
     cdef Kernel _kernel
     cdef Poller _poller
+    cdef HeldWrites _held
     cdef public object _sock
     cdef readonly int _attached_fd
     cdef DatagramSocket _socket

@@ -47,6 +47,7 @@ class Datagrams(IOHandle):
         "_batch",
         "_first",
         "_header",
+        "_held",
         "_kernel",
         "_next",
         "_poller",
@@ -65,6 +66,7 @@ class Datagrams(IOHandle):
         super().__init__(loop)
         self._kernel = loop._kernel
         self._poller = loop._poller
+        self._held = loop._held
         self._attached_fd = -1  # the descriptor, kept for display when it is closed
         self._sock: Any = None
         self._socket: Any = None
@@ -231,6 +233,8 @@ class Datagrams(IOHandle):
 
     def _flush(self) -> None:
         """Send the queued datagrams, as far as the kernel takes them."""
+        if self._held.streams:
+            self._held.push_all()
         refused = False
         for _ in range(WRITES_PER_EVENT):
             if not self._queue:

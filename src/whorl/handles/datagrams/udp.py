@@ -254,6 +254,7 @@ class UDP(Datagrams):
         request = new_send(self, callback)
         result = EAGAIN
         if not self._queue:
+            self._held.push_all()
             result = self._kernel.send_datagram(self._socket, chunk, address)
         request._begin()
         request._size = len(chunk)
@@ -276,6 +277,7 @@ class UDP(Datagrams):
         self._prepare(address)
         if self._send_count:
             raise os_error(errno.EAGAIN)
+        self._held.push_all()
         sent = int(check_result(self._kernel.send_datagram(self._socket, contiguous(data), address)))
         self._count_sent(sent)
         return sent
@@ -292,6 +294,7 @@ class UDP(Datagrams):
             raise os_error(errno.EAGAIN)
         queue = [(bytes(contiguous(data)), address) for data, address in datagrams]
         done = 0
+        self._held.push_all()
         while done < len(queue):
             sent = self._kernel.send_datagrams(self._socket, queue, done)
             if sent < 0:

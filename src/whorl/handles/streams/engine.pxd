@@ -4,6 +4,7 @@ from libc.stdint cimport int64_t
 from whorl.core.callback cimport AbstractLoop, flag
 from whorl.core.figures cimport Counters
 from whorl.core.kernel.kernel cimport Kernel
+from whorl.core.loop.held_writes cimport HeldWrites
 from whorl.core.loop.lifecycle cimport LoopLifecycle
 from whorl.core.pollers.contract cimport IOHandle, Poller
 
@@ -30,6 +31,7 @@ cdef int WRITES_PER_EVENT
 cdef class Stream(IOHandle):
     cdef Kernel _kernel
     cdef Poller _poller
+    cdef HeldWrites _held
     cdef public object _sock
     cdef readonly list _chunks
     cdef readonly Py_ssize_t _offset
@@ -54,6 +56,7 @@ cdef class Stream(IOHandle):
     cdef object _read_failed(self, int code)
     cdef object _write_failed(self, int code)
     cdef object _sent_some(self)
+    cdef object _peer_left(self)
 
     # The engine.
     @cython.locals(machine=LoopLifecycle)

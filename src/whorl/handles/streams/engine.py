@@ -31,6 +31,7 @@ except ImportError:
     from whorl.core import cython_shim as cython
 
 if TYPE_CHECKING:
+    from whorl.core.loop.held_writes import HeldWrites
     from whorl.core.loop.lifecycle import LoopLifecycle
 
 if not cython.compiled:
@@ -89,6 +90,7 @@ class Stream(IOHandle):
         "_attached_fd",
         "_chunks",
         "_first",
+        "_held",
         "_hung_up",
         "_is_counted",
         "_is_socket",
@@ -112,6 +114,7 @@ class Stream(IOHandle):
         machine: LoopLifecycle = loop
         self._kernel = machine._kernel
         self._poller = machine._poller
+        self._held: HeldWrites = machine._held
         self._attached_fd = -1  # the descriptor, kept for display when it is closed
         self._sock: Any = None  # the socket object of the descriptor, if there is one
         self._is_socket = False
@@ -146,6 +149,9 @@ class Stream(IOHandle):
 
     def _sent_some(self) -> None:
         """Note that the kernel took queued bytes; `_unsent` is 0 if it took all of them."""
+
+    def _peer_left(self) -> None:
+        """Note that the peer is gone, or will write no more; its last bytes may be still to come."""
 
     # Beginning and ending.
 
@@ -187,6 +193,7 @@ class Stream(IOHandle):
         """Read once, then write the unsent data."""
         if seen & ENDS:
             self._hung_up = True
+            self._peer_left()
         if seen & PRIORITIZED:
             self._urgent = True
         if seen & INCOMING:
@@ -283,11 +290,10 @@ class Stream(IOHandle):
     # Writing.
 
     def _send(self, data: Any, size: int) -> int:
-        """Send `data`, and queue the part that the kernel does not take; return 0 or the negative error.
-
-        A subclass may also return 1: the data is held, and will be sent soon.
-        """
+        """Send `data`, and queue the part that the kernel does not take; return 0 or the negative error."""
         sent = 0
+        if self._held.streams:
+            self._held.act(self)
         self._poller.empty_polls = 0  # The peer may be on this loop.
         if self._unsent == 0:
             if self._is_socket:
@@ -332,6 +338,8 @@ class Stream(IOHandle):
 
     def _send_all(self, chunks: list[bytes], size: int) -> None:
         """Send the chunks, none of them empty, and keep this list as the queue of the unsent ones."""
+        if self._held.streams:
+            self._held.act(self)
         self._poller.empty_polls = 0
         if self._unsent:
             self._chunks += chunks
@@ -345,6 +353,8 @@ class Stream(IOHandle):
 
     def _flush(self) -> None:
         """Send the unsent data, as far as the kernel takes it."""
+        if self._held.streams:
+            self._held.act(self)
         before = self._unsent
         for _ in range(WRITES_PER_EVENT):
             sent = self._send_first()

@@ -133,6 +133,7 @@ class Pipe(StreamHandle):
             self._attach_socket(self._new_socket())
         elif self._sock is None:
             raise os_error(errno.ENOTSOCK)
+        self._held.push_all()
         code = -self._kernel.connect(self._sock, encoded)
         if code in (0, errno.EINPROGRESS, errno.EINTR):
             return self._begin_connect(on_connect, 0)
@@ -208,6 +209,7 @@ class Pipe(StreamHandle):
         chunk = self._to_send(data, handle)
         if self._connect_request is not None or self._unsent:
             raise os_error(errno.EAGAIN)
+        self._held.push_all()
         sent: int = check_result(self._kernel.send_descriptors(self._sock, chunk, [handle.fileno()]))
         count_sent(self, sent)
         return sent

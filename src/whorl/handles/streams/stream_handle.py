@@ -251,6 +251,7 @@ class StreamHandle(Stream):
         ):
             raise os_error(errno.EAGAIN)
         chunk = contiguous(data)
+        self._held.push_all()
         if self._is_socket:
             sent = self._kernel.send(self._fd, chunk, 0)
         else:

@@ -89,6 +89,7 @@ class TCP(StreamHandle):
         self._check_open()
         self._check_unconnected()
         self._ensure_socket(family_of(address))
+        self._held.push_all()
         code = -self._kernel.connect(self._sock, address)
         if code in (0, errno.EINPROGRESS, errno.EINTR):
             return self._begin_connect(on_connect, 0)

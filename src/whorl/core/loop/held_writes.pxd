@@ -1,0 +1,29 @@
+cimport cython
+from libc.stdint cimport int64_t
+
+from whorl.core.callback cimport thread_ident
+from whorl.core.handle cimport Handle
+from whorl.core.kernel.kernel cimport Kernel
+
+cdef int64_t LONGEST_HELD_TICKS
+
+
+cdef class HeldWrites:
+    cdef public bint collects
+    cdef bint in_callback
+    cdef int writer
+    cdef list streams
+    cdef Kernel _kernel
+    cdef unsigned long _thread
+    cdef Py_ssize_t _behind
+    cdef int64_t _since
+
+    cdef bint may_wait(self) except -1
+    cdef object add(self, Handle stream)
+    cdef object act(self, Handle stream)
+    cdef object callback_begins(self, Py_ssize_t behind)
+    cdef object callback_ended(self)
+    cdef object batch_ended(self)
+    cdef bint _is_recent(self) except -1
+    @cython.locals(stream=Handle)
+    cpdef object push_all(self)
