@@ -45,7 +45,6 @@ from tests.fuzz.mischief import (
     strange_buffers,
 )
 from tests.fuzz.surface import HANDLES, REQUESTS, Parameters, names_of, parameters, parameters_of
-from whorl.aio.connections.connect import allow_holding
 from whorl.core.callback import Callback, GuardedCallback
 from whorl.core.kernel.kernel import EventBatch, Kernel
 from whorl.core.process.host import Host
@@ -106,6 +105,14 @@ KINDS = ("loop", "loop", "handle", "handle", "handle", "transport", "transport",
 #: These end what they are called on; most of the time something else is called instead.
 ENDINGS = {"close", "abort", "__init__", "__del__", "close_reset", "_close_machine", "_close_now"}
 SAME = {"handle": "client", "entry": "timer", "transport": "self"}
+
+
+class AcceptingServer:
+    """A server that may have accepted a connection: the kernel holds pieces for those alone."""
+
+    def _attach(self, transport: Any) -> None: ...
+
+    def _detach(self, transport: Any) -> None: ...
 
 
 class Interrupted(BaseException):
@@ -204,12 +211,12 @@ class Fuzzer:
             handle = self.rng.choice((whorl.handles.TCP, whorl.handles.Pipe))(loop)
             handle.open(ours.detach())
             return self.keep("handle", handle)
+        server = self.rng.choice((None, AcceptingServer()))
         if self.rng.random() < 0.3:
-            made = loop._make_ssl_transport(ours, protocol, server_context(), None, server_side=True)
+            context = server_context()
+            made = loop._make_ssl_transport(ours, protocol, context, None, server_side=True, server=server)
         else:
-            made = loop._make_socket_transport(ours, protocol)
-        if self.rng.random() < 0.5:
-            allow_holding(made)
+            made = loop._make_socket_transport(ours, protocol, server=server)
         return self.keep("transport", made)
 
     def make_endpoint(self) -> Any:
