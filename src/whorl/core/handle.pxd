@@ -22,6 +22,7 @@ cdef class Handle(Runnable):
 
     cdef object _set_up(self, AbstractLoop loop)
     cdef object _push(self)
+    cdef object _learn_pieces(self)
     cdef object _begin_close(self)
     cdef object _release_now(self)
     cpdef object _release(self)

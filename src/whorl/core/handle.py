@@ -105,6 +105,9 @@ class Handle(Runnable):
     def _push(self) -> None:
         """Let the bytes leave that the kernel holds, if this is a stream of which it holds some."""
 
+    def _learn_pieces(self) -> None:
+        """Note how many pieces a callback has written, which writes no more, if this is a stream."""
+
     def _begin_close(self) -> None:
         """Do the first step of closing, once."""
         if self._handle_state != OPEN:

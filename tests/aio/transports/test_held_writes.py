@@ -1,4 +1,4 @@
-"""The kernel holds the pieces that a callback writes, and they leave in one packet when it has ended."""
+"""The kernel holds the pieces that a callback writes, and they leave in one packet with the last one."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -22,6 +23,7 @@ import whorl
 from tests.aio.conftest import Connect
 from tests.aio.sockets_for_tests import Connection, receive, receive_all
 from tests.aio.tls_contexts import client_context, server_context
+from whorl import inspector
 from whorl.core import Kernel
 from whorl.core.limits import LONGEST_HELD_TICKS, SMALL_WRITE
 from whorl.handles import UDP
@@ -407,16 +409,20 @@ def end():
     os.wait()
     os._exit(0)
 
+class Accepted(asyncio.Protocol):
+    def connection_made(self, made):
+        global transport
+        transport = made
+        made.write(b"begin ")
+        made.write(b"again ")
+        made.write(b"and ")
+        asyncio.get_running_loop().call_soon(end)
+        asyncio.get_running_loop().call_soon(print, "this is too late")
+
 async def main():
-    global transport
-    ours = socket.socket(fileno=int(sys.argv[2]))
-    transport, _ = await asyncio.get_running_loop().create_connection(asyncio.Protocol, sock=ours)
-    transport.write(b"begin ")
-    transport.write(b"again ")
-    await asyncio.sleep(0)
-    asyncio.get_running_loop().call_soon(end)
-    asyncio.get_running_loop().call_soon(print, "this is too late")
-    await asyncio.sleep(0)
+    listener = socket.socket(fileno=int(sys.argv[2]))
+    await asyncio.get_running_loop().create_server(Accepted, sock=listener)
+    await asyncio.sleep(10)
 
 whorl.run(main())
 """
@@ -428,19 +434,38 @@ whorl.run(main())
 )
 def test_a_process_that_ends_at_once_has_sent_what_it_wrote(how: str, written: bytes) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        ours = socket.create_connection(listener.getsockname())
-        peer, _ = listener.accept()
-    number = ours.fileno()
-    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", ENDS_AT_ONCE, how, str(number)]
-    with ours, peer:
-        answer = subprocess.run(command, pass_fds=[number], cwd=ROOT, stdout=subprocess.PIPE, timeout=60)
-        ours.close()
-        assert answer.stdout == b""
-        peer.settimeout(10)
-        received = b""
-        while data := peer.recv(100):
-            received += data
-    assert received == b"begin again " + written
+        number = listener.fileno()
+        command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", ENDS_AT_ONCE, how, str(number)]
+        with socket.create_connection(listener.getsockname()) as peer:
+            answer = subprocess.run(command, pass_fds=[number], cwd=ROOT, stdout=subprocess.PIPE, timeout=60)
+            assert answer.stdout == b""
+            peer.settimeout(10)
+            received = b""
+            while data := peer.recv(100):
+                received += data
+    assert received == b"begin again and " + written
+
+
+async def test_a_forked_child_sends_each_piece_at_once(loop: whorl.EventLoop) -> None:
+    async with AsyncExitStack() as stack:
+        connection = (await served(loop, stack, "tcp", 1))[0]
+        await writes_pieces(loop, connection)
+        seen: list[bytes] = []
+
+        def write() -> None:
+            child = os.fork()
+            if not child:
+                try:
+                    connection.transport.write(b"one")
+                finally:
+                    os._exit(0)
+            os.waitpid(child, 0)
+            seen.append(arrived(connection.peer))
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            await turn(loop, write)
+        assert seen == [b"one"]
 
 
 def write_by_descriptor(sock: Any, peer: socket.socket) -> bytes:
@@ -544,9 +569,12 @@ async def test_a_push_that_is_refused_delays_what_is_held_once(
         assert kernel.taken()[-5:] == ["more", "more", "push", "send", "send"]
 
 
-@pytest.mark.parametrize("option", [(socket.TCP_NODELAY, 0), (socket.TCP_CORK, 0)])
+OFF = bytes(4)
+
+
+@pytest.mark.parametrize("option", [(socket.TCP_NODELAY, 0), (socket.TCP_NODELAY, OFF), (socket.TCP_CORK, 0)])
 async def test_a_program_that_sets_an_option_for_small_packets_decides_when_they_leave(
-    kernel: NotingKernel, loop: whorl.EventLoop, option: tuple[int, int]
+    kernel: NotingKernel, loop: whorl.EventLoop, option: tuple[int, Any]
 ) -> None:
     async with AsyncExitStack() as stack:
         connection = (await served(loop, stack, "tcp", 1))[0]
@@ -811,14 +839,99 @@ def test_held_pieces_leave_if_the_loop_stops(loop: whorl.EventLoop, collects: bo
     loop.run_until_complete(stack.aclose())
 
 
-async def test_pieces_leave_in_debug_mode(loop: whorl.EventLoop) -> None:
+async def test_pieces_leave_in_debug_mode(kernel: NotingKernel, loop: whorl.EventLoop) -> None:
     async with AsyncExitStack() as stack:
         connection = (await served(loop, stack, "tcp", 1))[0]
+        await writes_pieces(loop, connection)
         loop.set_debug(True)
         await asyncio.sleep(0)
-        await writes_pieces(loop, connection)
-        await writes_pieces(loop, connection)
+        kernel.taken()
+        await turn(loop, lambda: [connection.transport.write(data) for data in (b"one", b"two")])
+        assert arrived(connection.peer) == b"onetwo"
+        assert kernel.taken() == ["more", "more", "push"]
         loop.set_debug(False)
+
+
+async def test_pieces_leave_while_the_loop_is_recorded(
+    kernel: NotingKernel, loop: whorl.EventLoop, tmp_path: Path
+) -> None:
+    async with AsyncExitStack() as stack:
+        connection = (await served(loop, stack, "tcp", 1))[0]
+        await writes_pieces(loop, connection)
+        inspecting = inspector.start(recording=tmp_path / "recording")
+        try:
+            await asyncio.sleep(0)
+            kernel.taken()
+            await turn(loop, lambda: [connection.transport.write(data) for data in (b"one", b"two")], int)
+            assert arrived(connection.peer) == b"onetwo"
+            assert kernel.taken() == ["more", "more", "push"]
+        finally:
+            inspecting.stop()
+
+
+# Counting.
+
+
+async def test_a_push_within_a_callback_changes_no_expectation(
+    kernel: NotingKernel, loop: whorl.EventLoop
+) -> None:
+    async with AsyncExitStack() as stack:
+        connection = (await served(loop, stack, "tcp", 1))[0]
+        sock = connection.transport.get_extra_info("socket")
+
+        def write() -> None:
+            connection.transport.write(b"head")
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection.transport.write(b"body")
+
+        for expected in (["send", "more", "push"], ["more", "push", "send"], ["more", "push", "send"]):
+            kernel.taken()
+            await turn(loop, write)
+            assert arrived(connection.peer) == b"headbody"
+            assert kernel.taken() == expected
+
+
+@pytest.mark.parametrize("last", ["send", "many"])
+async def test_a_long_body_takes_the_head_along(
+    kernel: NotingKernel, loop: whorl.EventLoop, last: str
+) -> None:
+    async with AsyncExitStack() as stack:
+        transport, peer = (await served(loop, stack, "tcp", 1))[0]
+
+        def answer() -> None:
+            transport.write(b"head")
+            if last == "send":
+                transport.write(bytes(40_000))
+            else:
+                transport.writelines([bytes(20_000)] * 2)
+
+        for _ in range(2):
+            kernel.taken()
+            await turn(loop, answer)
+            assert await receive(peer, 40_004) == b"head" + bytes(40_000)
+        assert kernel.taken() == ["more", last]
+
+
+@pytest.mark.parametrize("who", ["nobody", "thread"])
+def test_writes_outside_of_callbacks_count_for_nothing(
+    kernel: NotingKernel, loop: whorl.EventLoop, who: str
+) -> None:
+    async def begin() -> Connection:
+        return (await served(loop, stack, "tcp", 1))[0]
+
+    stack = AsyncExitStack()
+    transport, peer = loop.run_until_complete(begin())
+    if who == "thread":
+        thread = threading.Thread(target=transport.write, args=(b"one",))
+        thread.start()
+        thread.join()
+    else:
+        transport.write(b"one")
+    kernel.taken()
+    loop.run_until_complete(turn(loop, lambda: transport.write(b"two")))
+    assert kernel.taken() == ["send"]
+    assert arrived(peer) == b"onetwo"
+    loop.run_until_complete(stack.aclose())
 
 
 # Writes that are not held.

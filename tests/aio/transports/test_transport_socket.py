@@ -85,3 +85,24 @@ async def test_peername_of_a_connection_that_was_reset_is_what_the_system_says(
     assert codes == [errno.ENOTCONN]
     with pytest.raises(OSError, match=r"\[Errno 9\]"):
         transport.get_extra_info("socket").getpeername()
+
+
+async def test_peername_is_the_systems_while_nobody_watches_the_peer(loop: whorl.EventLoop) -> None:
+    class Pauses(asyncio.Protocol):
+        def connection_made(self, transport: Any) -> None:
+            transport.pause_reading()
+            made.set_result((transport, transport.get_extra_info("socket")))
+
+    made: asyncio.Future[Any] = loop.create_future()
+    server = await loop.create_server(Pauses, "127.0.0.1", 0)
+    peer = socket.create_connection(server.sockets[0].getsockname())
+    transport, sock = await made
+    assert sock.getpeername() == peer.getsockname()
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESETS)
+    peer.close()
+    with pytest.raises(OSError, match=rf"\[Errno {errno.ENOTCONN}\]"):
+        sock.getpeername()
+    transport.abort()
+    server.close()
+    await server.wait_closed()
+    await turns(1)

@@ -129,7 +129,7 @@ class DatagramPrivateAttributes(WriterPrivateAttributes):
 
 def _socket_of(transport: Any) -> Any:
     if transport._fd >= 0:
-        return transport.get_extra_info("socket")._sock  # It notes that a program has got its descriptor.
+        return transport.get_extra_info("socket")._sock
     return _SOCKET.__get__(transport)
 
 

@@ -59,8 +59,13 @@ cdef class StreamTransport(WriteTransport):
     cdef flag _can_hold
     cdef flag _is_held
 
-    @cython.locals(held=HeldWrites, code=Py_ssize_t, is_last=bint)
+    @cython.locals(code=Py_ssize_t)
     cdef Py_ssize_t _send(self, object data, Py_ssize_t size) except? -65536
+    cdef object _send_all(self, list chunks, Py_ssize_t size)
+    @cython.locals(held=HeldWrites, loop=LoopLifecycle)
+    cdef bint _count_piece(self) except -1
+    cdef object _learn_pieces(self)
+    cdef bint _is_tuned(self) except -1
     @cython.locals(siblings=ConnectionSet)
     cdef object _expect_pieces(self, unsigned int count)
     cdef ConnectionSet _siblings(self)

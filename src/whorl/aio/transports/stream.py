@@ -309,7 +309,7 @@ class StreamTransport(WriteTransport):
         if self._kind is not None:
             self._socket()
         shown = self._shown_socket
-        if shown is not None and self._edge and not self._hung_up and self._state < LOST:
+        if shown is not None and self._edge and self._interest and not self._hung_up and self._state < LOST:
             peer = self._extra.get("peername")
             if peer is not None:  # An edge will tell that it is gone, also while reading is paused.
                 shown._peername = peer
@@ -463,19 +463,37 @@ class StreamTransport(WriteTransport):
 
     def _send(self, data: Any, size: int) -> int:
         """Send `data`. Let the kernel hold it if the callback is likely to write more (`HeldWrites`)."""
-        held = self._held
-        if held.writer == self._fd + 1:
-            self._pieces += 1
-        else:
-            held.writer = self._fd + 1
-            self._pieces = 1
-        is_last = self._pieces == self._expected_pieces
-        if (not is_last or held.may_wait()) and size <= SMALL_WRITE and self._may_hold():
+        if self._count_piece() and size <= SMALL_WRITE and self._may_hold():
             return self._send_more(data, size)
         code = Stream._send(self, data, size)
         if self._is_held and not self._unsent:
             self._is_held = False  # What was held has left with it.
         return code
+
+    def _send_all(self, chunks: list[bytes], size: int) -> None:
+        self._count_piece()
+        Stream._send_all(self, chunks, size)
+        if self._is_held and not self._unsent:
+            self._is_held = False
+
+    def _count_piece(self) -> bool:
+        """Count a piece of the running callback; return whether more are likely to follow soon.
+
+        A write of another thread, or between callbacks, counts for nothing.
+        """
+        held = self._held
+        if held.writer is not self:
+            loop: LoopLifecycle = self._loop  # type: ignore[assignment]
+            if not held.in_callback or loop._thread != thread_number():
+                return False
+            held.writes_now(self)
+            self._pieces = 0
+        self._pieces += 1
+        return self._pieces != self._expected_pieces or held.may_wait()
+
+    def _learn_pieces(self) -> None:
+        if self._pieces != self._expected_pieces:
+            self._expect_pieces(self._pieces)
 
     def _expect_pieces(self, count: int) -> None:
         """Expect that callbacks write so often; callbacks of the server's new connections do alike."""
@@ -498,7 +516,7 @@ class StreamTransport(WriteTransport):
             and not self._more_to_read  # Closed with data unread, the socket would be reset and drop it.
             and self._held.in_callback
             and loop._thread == thread_number()
-            and (self._shown_socket is None or not self._shown_socket._is_tuned)
+            and not self._is_tuned()
         )
 
     def _send_more(self, data: Any, size: int) -> int:
@@ -519,12 +537,14 @@ class StreamTransport(WriteTransport):
         if not self._is_held:
             return
         self._is_held = False
-        if self._fd >= 0:
+        if self._fd >= 0 and not self._is_tuned():
             self._poller.empty_polls = 0  # The peer may be on this loop.
             if self._kernel.push(self._fd) < 0:
                 self._can_hold = False
-        if self._pieces != self._expected_pieces:
-            self._expect_pieces(self._pieces)
+
+    def _is_tuned(self) -> bool:
+        """Return whether the program decides itself when small packets leave."""
+        return self._shown_socket is not None and bool(self._shown_socket._is_tuned)
 
     def _report_unsent(self) -> None:
         """Report every unsent byte to the protocol."""

@@ -64,5 +64,5 @@ class TransportSocket(at_import.TransportSocket):
         """Set an option (``socket.socket.setsockopt``)."""
         if args and args[0] == IPPROTO_TCP:
             self._held.push_all()
-            self._is_tuned |= args[1:2] == (TCP_CORK,) or args[1:] == (TCP_NODELAY, 0)
+            self._is_tuned |= args[1:2] == (TCP_CORK,) or (args[1:2] == (TCP_NODELAY,) and args[2:] != (1,))
         super().setsockopt(*args)

@@ -286,7 +286,7 @@ class LoopExecution(LoopState):
                         else:
                             entry._execute()
                             recycle_guarded(entry)
-                        if held.writer or collects:
+                        if held.writer is not None or collects:
                             held.callback_ended()
                         if followed:
                             if recorder is not None:
@@ -334,7 +334,7 @@ class LoopExecution(LoopState):
         try:
             self._callback_failed(entry, error)
         finally:
-            if held.writer:  # The exception handler has written.
+            if held.writer is not None:  # The exception handler has written.
                 held.callback_ended()
 
     def _run_instrumented(self, entry: Runnable) -> None:
@@ -377,7 +377,7 @@ def run_alone(loop: LoopExecution, entry: Callback) -> None:
     held.in_callback = True
     if not run_catching(entry, False):
         report_pending_error(loop, entry)
-    elif held.writer:
+    elif held.writer is not None:
         held.batch_ended()
     held.in_callback = False
 

@@ -10,7 +10,7 @@ or if more come, the loop pushes what is held when the callback has ended.
     the callback ends, or something else is about to act -> push_all() -> one packet for each stream
 
 The kernel has the bytes, in order. So they leave if the process ends, becomes another program or never
-pushes; in the last case after 0.2 s. Everything that is sent by the same socket afterwards comes behind.
+pushes; then after 0.2 s or more. Everything that is sent by the same socket afterwards comes behind.
 
 **Order between connections.** A peer must not see that one write has overtaken another. So before another
 handle acts in the same callback, what is held is pushed.
@@ -47,12 +47,18 @@ class HeldWrites:
     def __init__(self, kernel: Kernel) -> None:
         self.collects: bool = False  # whether the program wants writes to wait for the other callbacks
         self.in_callback: bool = False  # whether a callback runs: nobody would push what was held outside
-        self.writer: int = 0  # 1 + the descriptor of the stream that wrote last in this callback; or 0
+        self.writer: Handle | None = None  # the stream that has written last in this callback
         self.streams: list[Handle] = []  # in the order of their first writes
         self._kernel = kernel
         self._thread = 0  # the loop's thread, once it holds something
         self._behind = 0  # how many callbacks of the batch wait behind the running one, if the loop collects
         self._since = 0  # the time of the first held write, in ticks
+
+    def writes_now(self, stream: Any) -> None:
+        """Note which stream writes in the running callback, unless it did so last."""
+        writer, self.writer = self.writer, stream
+        if writer is not None:
+            writer._learn_pieces()
 
     def may_wait(self) -> bool:
         """Return whether a write may wait for other callbacks of the batch."""
@@ -79,15 +85,18 @@ class HeldWrites:
 
     def callback_ended(self) -> None:
         """Push what is held, unless the loop collects and enough callbacks wait that may write soon."""
-        self.writer = 0
+        writer = self.writer
+        if writer is not None:
+            self.writer = None
+            writer._learn_pieces()
         if self.streams and not (self.collects and len(self.streams) <= self._behind and self._is_recent()):
             self.push_all()
 
     def batch_ended(self) -> None:
         """Push what is held: no callback runs that could write more."""
         self.in_callback = False
-        self.writer = self._behind = 0
-        self.push_all()
+        self._behind = 0
+        self.callback_ended()
 
     def _is_recent(self) -> bool:
         return 0 <= self._kernel.ticks() - self._since <= LONGEST_HELD_TICKS

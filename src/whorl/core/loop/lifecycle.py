@@ -62,11 +62,12 @@ def running_loops() -> list[Any]:
 
 
 def _leave_loops_to_parent() -> None:
-    """Keep this forked child from its parent's events, which the two would share."""
+    """Keep this forked child from its parent's events, which the two would share. It holds no writes."""
     for reference in list(_loops.values()):
         loop: LoopLifecycle | None = reference()
         if loop is not None:
             loop._poller.leave_to_parent()
+            loop._held.in_callback = False  # The parent may keep the socket, so nothing would push.
 
 
 call_at_forks(in_child=_leave_loops_to_parent)

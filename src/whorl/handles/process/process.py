@@ -117,6 +117,7 @@ class Process(Handle):
         if uid is not None or gid is not None:
             options.update(user=uid, group=gid, extra_groups=())
         descriptors = Descriptors(self.loop, stdio)
+        self.loop._held.push_all()
         try:
             child = self.loop._host.spawn(list(args), **options, **descriptors.prepare())
         except BaseException:

@@ -535,6 +535,7 @@ class StreamHandle(Stream):
         """Let the kernel shut the writing side."""
         request, self._shutdown_request = self._shutdown_request, None
         assert request is not None
+        self._held.push_all()
         code = -errno.ENOTSOCK if self._sock is None else self._kernel.shutdown(self._sock, socket.SHUT_WR)
         request._finish(-code)
 

@@ -79,6 +79,7 @@ class Work(Request):
 
     def _submit(self, slow: bool) -> None:
         """Submit the work to the pool."""
+        self.loop._held.push_all()
         self._pool.submit(self, slow=slow)
 
     def _execute(self) -> None:
