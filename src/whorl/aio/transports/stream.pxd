@@ -1,6 +1,6 @@
 cimport cython
 from cpython.object cimport PyObject, PyTypeObject
-from libc.stdint cimport uint64_t
+from libc.stdint cimport int64_t, uint64_t
 
 from whorl.aio.transports.byte_transport cimport BaseTransport, WriteTransport
 from whorl.aio.transports.connection_set cimport ConnectionSet
@@ -48,6 +48,7 @@ cdef class StreamTransport(WriteTransport):
     cdef uint64_t _ipv4_peer
     cdef object _sockname
     cdef int _slot
+    cdef int64_t _run
     cdef unsigned int _pieces
     cdef unsigned int _expected_pieces
     cdef object _shown_socket
@@ -62,14 +63,12 @@ cdef class StreamTransport(WriteTransport):
     @cython.locals(code=Py_ssize_t)
     cdef Py_ssize_t _send(self, object data, Py_ssize_t size) except? -65536
     cdef object _send_all(self, list chunks, Py_ssize_t size)
-    @cython.locals(held=HeldWrites, loop=LoopLifecycle)
+    @cython.locals(held=HeldWrites)
     cdef bint _count_piece(self) except -1
+    @cython.locals(siblings=ConnectionSet)
     cdef object _learn_pieces(self)
     cdef bint _is_tuned(self) except -1
-    @cython.locals(siblings=ConnectionSet)
-    cdef object _expect_pieces(self, unsigned int count)
     cdef ConnectionSet _siblings(self)
-    @cython.locals(loop=LoopLifecycle)
     cdef bint _may_hold(self) except -1
     @cython.locals(held=HeldWrites, sent=Py_ssize_t)
     cdef Py_ssize_t _send_more(self, object data, Py_ssize_t size) except? -65536

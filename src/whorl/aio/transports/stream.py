@@ -99,6 +99,7 @@ class StreamTransport(WriteTransport):
         "_peer",
         "_pieces",
         "_protocol_is_tls",
+        "_run",
         "_server",
         "_shown_socket",
         "_slot",
@@ -127,8 +128,9 @@ class StreamTransport(WriteTransport):
         # Whether the kernel can hold writes: by TCP, if no program has made the socket and sets its options.
         self._can_hold = False
         self._is_held = False  # whether it holds some
-        self._pieces = 0  # how often the last callback that wrote here did so
-        self._expected_pieces = 1  # how often the next one is likely to
+        self._run = 0  # the last run of pieces that it has written (`HeldWrites`)
+        self._pieces = 1  # how many these are
+        self._expected_pieces = 1  # how many the next run is likely to have
 
     def __init__(
         self,
@@ -161,7 +163,7 @@ class StreamTransport(WriteTransport):
                 server._attach(self)
                 siblings = self._siblings()
                 if siblings is not None:
-                    self._expected_pieces = siblings.expected_pieces
+                    self._pieces = self._expected_pieces = siblings.expected_pieces
             self._schedule_connection_made(waiter)
         except BaseException:
             self._release_socket()
@@ -224,7 +226,7 @@ class StreamTransport(WriteTransport):
         self._slot = clients.add_slot(self)
         self._server = server
         self._clients = clients
-        self._expected_pieces = clients.expected_pieces
+        self._pieces = self._expected_pieces = clients.expected_pieces
 
     def _release_socket(self) -> None:
         """Leave the connection's socket to the code that gave it."""
@@ -482,25 +484,24 @@ class StreamTransport(WriteTransport):
         A write of another thread, or between callbacks, counts for nothing.
         """
         held = self._held
-        if held.writer is not self:
-            loop: LoopLifecycle = self._loop  # type: ignore[assignment]
-            if not held.in_callback or loop._thread != thread_number():
-                return False
-            held.writes_now(self)
-            self._pieces = 0
-        self._pieces += 1
+        if held.thread != thread_number():
+            return False
+        if self._run == held.run:
+            self._pieces = self._pieces + 1
+        else:
+            self._learn_pieces()
+            self._run = held.run = held.run + 1
+            self._pieces = 1
         return self._pieces != self._expected_pieces or held.may_wait()
 
     def _learn_pieces(self) -> None:
-        if self._pieces != self._expected_pieces:
-            self._expect_pieces(self._pieces)
-
-    def _expect_pieces(self, count: int) -> None:
-        """Expect that callbacks write so often; callbacks of the server's new connections do alike."""
-        self._expected_pieces = count
+        """Expect that the next run has as many pieces as the last; the server's new connections do alike."""
+        if self._pieces == self._expected_pieces:
+            return
+        self._expected_pieces = self._pieces
         siblings = self._siblings()
         if siblings is not None:
-            siblings.expected_pieces = count
+            siblings.expected_pieces = self._pieces
 
     def _siblings(self) -> ConnectionSet | None:
         """Return the connections of the server, if this is one of them."""
@@ -508,14 +509,11 @@ class StreamTransport(WriteTransport):
         return clients if isinstance(clients, ConnectionSet) else None
 
     def _may_hold(self) -> bool:
-        """Return whether the kernel may hold a write of this callback, which the loop's thread runs."""
-        loop: LoopLifecycle = self._loop  # type: ignore[assignment]
+        """Return whether the kernel may hold a write now."""
         return (
             self._can_hold
             and not self._unsent
             and not self._more_to_read  # Closed with data unread, the socket would be reset and drop it.
-            and self._held.in_callback
-            and loop._thread == thread_number()
             and not self._is_tuned()
         )
 

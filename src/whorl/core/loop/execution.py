@@ -257,7 +257,7 @@ class LoopExecution(LoopState):
         if not cython.compiled:
             entry: Any = None  # An interrupt may come before the first entry is taken.
         try:
-            held.in_callback = True
+            held.thread = self._thread
             if timed:
                 self._callback_began = self._kernel.now()
             while done < size:
@@ -286,7 +286,8 @@ class LoopExecution(LoopState):
                         else:
                             entry._execute()
                             recycle_guarded(entry)
-                        if held.writer is not None or collects:
+                        held.run = held.run + 1
+                        if held.streams:
                             held.callback_ended()
                         if followed:
                             if recorder is not None:
@@ -334,7 +335,7 @@ class LoopExecution(LoopState):
         try:
             self._callback_failed(entry, error)
         finally:
-            if held.writer is not None:  # The exception handler has written.
+            if held.streams:  # The exception handler has written.
                 held.callback_ended()
 
     def _run_instrumented(self, entry: Runnable) -> None:
@@ -374,12 +375,13 @@ def run_alone(loop: LoopExecution, entry: Callback) -> None:
     """Run the only entry of a turn, as `_run_batch` does, without the bookkeeping of batches."""
     held = loop._held
     loop._callbacks_alone = loop._callbacks_alone + 1
-    held.in_callback = True
+    held.thread = loop._thread
+    held.run = held.run + 1
     if not run_catching(entry, False):
         report_pending_error(loop, entry)
-    elif held.writer is not None:
+    elif held.streams:
         held.batch_ended()
-    held.in_callback = False
+    held.thread = 0
 
 
 def run_alone_recorded(loop: LoopExecution, recorder: LoopRecorder, entry: Callback) -> None:
@@ -389,7 +391,8 @@ def run_alone_recorded(loop: LoopExecution, recorder: LoopRecorder, entry: Callb
     if not begins_alike(recorder, entry):
         recorder._begin(entry)
     held = loop._held
-    held.in_callback = True
+    held.thread = loop._thread
+    held.run = held.run + 1
     if run_catching(entry, False):
         held.batch_ended()
         end_call(recorder, entry, time_of(recorder))

@@ -42,23 +42,17 @@ if not cython.compiled:
 class HeldWrites:
     """The streams of a loop whose last bytes the kernel holds until they are pushed."""
 
-    __slots__ = ("_behind", "_kernel", "_since", "_thread", "collects", "in_callback", "streams", "writer")
+    __slots__ = ("_behind", "_kernel", "_since", "_thread", "collects", "run", "streams", "thread")
 
     def __init__(self, kernel: Kernel) -> None:
         self.collects: bool = False  # whether the program wants writes to wait for the other callbacks
-        self.in_callback: bool = False  # whether a callback runs: nobody would push what was held outside
-        self.writer: Handle | None = None  # the stream that has written last in this callback
+        self.thread: int = 0  # the thread that runs a callback, or 0: nobody would push what was held outside
+        self.run: int = 0  # what one stream writes in one callback, with no other stream's write between, is a run
         self.streams: list[Handle] = []  # in the order of their first writes
         self._kernel = kernel
         self._thread = 0  # the loop's thread, once it holds something
         self._behind = 0  # how many callbacks of the batch wait behind the running one, if the loop collects
         self._since = 0  # the time of the first held write, in ticks
-
-    def writes_now(self, stream: Any) -> None:
-        """Note which stream writes in the running callback, unless it did so last."""
-        writer, self.writer = self.writer, stream
-        if writer is not None:
-            writer._learn_pieces()
 
     def may_wait(self) -> bool:
         """Return whether a write may wait for other callbacks of the batch."""
@@ -85,18 +79,17 @@ class HeldWrites:
 
     def callback_ended(self) -> None:
         """Push what is held, unless the loop collects and enough callbacks wait that may write soon."""
-        writer = self.writer
-        if writer is not None:
-            self.writer = None
-            writer._learn_pieces()
-        if self.streams and not (self.collects and len(self.streams) <= self._behind and self._is_recent()):
-            self.push_all()
+        if self.collects and len(self.streams) <= self._behind and self._is_recent():
+            return
+        for stream in self.streams:
+            stream._learn_pieces()
+        self.push_all()
 
     def batch_ended(self) -> None:
         """Push what is held: no callback runs that could write more."""
-        self.in_callback = False
-        self._behind = 0
-        self.callback_ended()
+        self.thread = self._behind = 0
+        if self.streams:
+            self.callback_ended()
 
     def _is_recent(self) -> bool:
         return 0 <= self._kernel.ticks() - self._since <= LONGEST_HELD_TICKS

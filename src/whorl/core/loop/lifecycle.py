@@ -67,7 +67,7 @@ def _leave_loops_to_parent() -> None:
         loop: LoopLifecycle | None = reference()
         if loop is not None:
             loop._poller.leave_to_parent()
-            loop._held.in_callback = False  # The parent may keep the socket, so nothing would push.
+            loop._held.thread = 0  # The parent may keep the socket, so nothing would push.
 
 
 call_at_forks(in_child=_leave_loops_to_parent)
