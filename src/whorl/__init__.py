@@ -18,6 +18,7 @@ from whorl.core.states import RunMode
 
 if _typing.TYPE_CHECKING:
     from whorl import fs, inspector
+    from whorl.aio.loop.nested_runs import allow_nested_runs
     from whorl.aio.runners.driver import Driver
     from whorl.aio.runners.guest import start_guest_run
     from whorl.aio.runners.many_loops import run_loops
@@ -44,6 +45,7 @@ __all__ = [
     "RunMode",
     "Runner",
     "__version__",
+    "allow_nested_runs",
     "as_uvloop",
     "compiled",
     "fs",
@@ -68,6 +70,7 @@ __all__ = [
 _HOMES = {
     "Driver": "whorl.aio.runners.driver",
     "EventLoopPolicy": "whorl.aio.runners.policy",
+    "allow_nested_runs": "whorl.aio.loop.nested_runs",
     "as_uvloop": "whorl.substitute",
     "fs": "whorl.fs",
     "inspector": "whorl.inspector",

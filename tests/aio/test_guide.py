@@ -99,8 +99,8 @@ def test_the_ways_to_test_are_those_of_the_testing_guide() -> None:
     assert set(TEST_FILES) == {"pytest-asyncio", "anyio", "unittest"}
 
 
-def test_guest_mode_and_step_by_step_have_an_example() -> None:
-    assert set(EXAMPLES) == {"Guest mode", "Step by step"}
+def test_each_way_of_embedding_has_an_example() -> None:
+    assert set(EXAMPLES) == {"Guest mode", "Step by step", "Runs inside of a callback"}
     assert PROGRAMS
 
 

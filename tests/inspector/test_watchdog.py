@@ -202,6 +202,31 @@ def test_a_sleeping_loop_does_not_stall(inspect: Inspect) -> None:
     assert inspected.stalls() == []
 
 
+def inside(seconds: float, function: Callable[[], object]) -> None:
+    """Sleep, then call a function, in a run inside of the running callback."""
+
+    async def inner() -> None:
+        await asyncio.sleep(seconds)
+        function()
+
+    loop: Any = asyncio.get_running_loop()
+    whorl.allow_nested_runs(loop)
+    loop.run_until_complete(inner())
+
+
+@needs_stacks
+def test_a_stall_inside_of_a_nested_run_names_the_inner_callback(inspect: Inspect) -> None:
+    [stall] = stalls_of(inspect(threshold=THRESHOLD), lambda: inside(0.01, lambda: time.sleep(0.25)))
+    assert stall.ended
+    assert stall.reason == "asleep"
+    assert "inner: function()" in lines_of(stall)
+    assert stall.length_ns >= 2 * THRESHOLD * 1e9
+
+
+def test_a_nested_run_that_sleeps_does_not_stall(inspect: Inspect) -> None:
+    assert stalls_of(inspect(threshold=THRESHOLD), lambda: inside(0.2, gc.isenabled)) == []
+
+
 @pytest.mark.gil("the watchdog sees whole batches without it")
 def test_many_short_callbacks_of_one_turn_are_one_stall(inspect: Inspect) -> None:
     inspected = inspect(threshold=THRESHOLD)

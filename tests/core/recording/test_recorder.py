@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import json
 import os
@@ -581,6 +582,28 @@ def test_inner_loop_is_recorded_beside_the_outer_one(recorded: Recorded, clock: 
     for one in (outer, inner):
         one.close()
     assert [one.fields["state"] for one in recorded.read().loops()] == [2, 2]
+
+
+def test_turns_inside_of_a_callback_are_a_part_of_it(recorded: Recorded, clock: ObedientClock) -> None:
+    loop = whorl.EventLoop(kernel=clock)
+    whorl.allow_nested_runs(loop)
+    recorded.watch(loop)
+
+    def outer() -> None:
+        spin(clock, 2)
+        loop.call_soon(spin, clock, 3)
+        loop.run_until_complete(asyncio.sleep(0.001))
+        spin(clock, 4)
+        loop.stop()
+
+    loop.call_soon(outer)
+    loop.call_soon(spin, clock, 5)
+    loop.run_forever()
+    loop.close()
+    events = [event for event in recorded.events(layout.CALLBACK) if event.took_ns]
+    assert [recorded.read().name(event.name_id).rpartition(".")[2] for event in events] == ["outer"]
+    assert events[0].took_ns == 15 * MS  # with the callback behind it, and the sleep
+    assert recorded.fields()["state"] == 2
 
 
 class Failing(Probe):

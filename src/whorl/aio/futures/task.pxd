@@ -56,7 +56,7 @@ cdef object _leave
 cdef class Task(Future):
     cdef Loop _machine
     cdef readonly object _coro
-    cdef object _context
+    cdef readonly object _context
     cdef object _error
     cdef readonly object _fut_waiter
     cdef readonly bint _must_cancel

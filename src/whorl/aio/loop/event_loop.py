@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from whorl.aio.connections import connect, datagram_endpoint, pipes, resolver, server, subprocesses
     from whorl.aio.connections import sendfile as files
     from whorl.aio.connections import start_tls as starttls
+    from whorl.aio.loop import nested_runs
     from whorl.aio.sockets import add_reader as readers
     from whorl.aio.sockets import sock_methods, watch
     from whorl.aio.threads import executor
@@ -49,6 +50,7 @@ else:
     datagram_endpoint = _at_first_use("connections.datagram_endpoint")
     executor = _at_first_use("threads.executor")
     files = _at_first_use("connections.sendfile")
+    nested_runs = _at_first_use("loop.nested_runs")
     pipes = _at_first_use("connections.pipes")
     readers = _at_first_use("sockets.add_reader")
     resolver = _at_first_use("connections.resolver")
@@ -95,6 +97,11 @@ class EventLoop(Running, clock.Watched, AnyLoop):  # type: ignore[misc]
         _asyncgen_firstiter_hook = async_generators.asyncgen_firstiter
         _asyncgen_finalizer_hook = async_generators.asyncgen_finalizer
         _run_once = lifecycle.run_once
+        _allows_nested_runs = nested_runs.allows_nested_runs
+        _may_run_inside = nested_runs.may_run_inside
+        _run_until_complete_inside = nested_runs.run_until_complete
+        _run_forever_inside = nested_runs.run_forever
+        _nest_patched = property(private_attributes.nest_patched)
         __repr__ = async_generators.loop_repr
 
         # Futures and tasks.

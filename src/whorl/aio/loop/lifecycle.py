@@ -97,6 +97,7 @@ class Running(Loop):
         "_failed_handshakes",
         "_known_asyncgens",
         "_old_agen_hooks",
+        "_outermost",
         "_own_executor",
         "_saved_origin_depth",
         "_signal_handlers",
@@ -127,6 +128,7 @@ class Running(Loop):
         self._known_asyncgens: async_generators.GeneratorTable | None = None
         self._asyncgens_shutdown_called = False
         self._old_agen_hooks: Any = None
+        self._outermost: Any = None  # the future that the outermost `run_until_complete` waits for
         self._saved_origin_depth: int | None = None
         self._transports: FdTable = TransportTable()  # those of sockets
         self._tls_scratch: memoryview | None = None  # the buffer that all TLS connections share
@@ -171,7 +173,13 @@ class Running(Loop):
         Source: ``asyncio.loop.run_forever``.
         """
         face: Any = self
-        self._check_may_run()
+        if self._closed:
+            self._check_closed()
+        if self._thread or events._get_running_loop() is not None:
+            if face._may_run_inside():
+                face._run_forever_inside()
+                return
+            self._check_may_run()
         try:
             self._run_forever_setup()
             if getattr(face._run_once, "__func__", None) is run_once:
@@ -201,6 +209,9 @@ class Running(Loop):
         if self._closed:
             self._check_closed()
         if self._thread or events._get_running_loop() is not None:
+            face: Any = self
+            if face._may_run_inside():
+                return face._run_until_complete_inside(future)  # type: ignore[no-any-return]
             self._check_running()
         if type(future) is CoroutineType and self._complete_shutdown_inline(future):
             return None  # type: ignore[return-value]  # what these coroutines return
@@ -211,12 +222,14 @@ class Running(Loop):
             awaited._log_destroy_pending = False
         try:
             awaited.add_done_callback(_run_until_complete_cb)
+            self._outermost = awaited
             self.run_forever()
         except BaseException:
             if is_ours and awaited.done() and not awaited.cancelled():
                 awaited.exception()  # The caller gets it from the loop; the task need not complain.
             raise
         finally:
+            self._outermost = None
             awaited.remove_done_callback(_run_until_complete_cb)
         if not awaited.done():
             raise RuntimeError("Event loop stopped before Future completed.")

@@ -53,3 +53,10 @@ def self_pipe(end: int) -> Any:
 def internal_descriptors(loop: AnyLoop) -> int:
     """Return the number of internal descriptors that the loop reads, as asyncio counts them."""
     return 0 if loop.is_closed() else 1
+
+
+def nest_patched(loop: AnyLoop) -> bool:
+    """Return True, by which `nest_asyncio` knows a loop whose runs nest; else there is no such attribute."""
+    if not loop._allows_nested_runs():
+        raise AttributeError(f"{type(loop).__name__!r} object has no attribute '_nest_patched'")
+    return True

@@ -95,9 +95,15 @@ def run(
     """Run a coroutine on a new loop, and close everything after it (asyncio: ``asyncio.run``).
 
     `loop_factory` makes the loop, `server_loop` for example; without one, `options` are those of
-    `new_event_loop`. Raises TypeError for both.
+    `new_event_loop`. Raises TypeError for both. Raises RuntimeError in the thread of a running loop, unless
+    that allows nested runs (`allow_nested_runs`).
     """
     if events._get_running_loop() is not None:
-        raise RuntimeError("whorl.run() cannot be called from a running event loop")
+        from whorl.aio.loop import nested_runs
+
+        if not nested_runs.is_inside():
+            raise RuntimeError("whorl.run() cannot be called from a running event loop")
+        new = functools.partial(run, loop_factory=loop_factory, **options)
+        return nested_runs.run_inside(main, debug, new if loop_factory or options else None)
     with asyncio.Runner(debug=debug, loop_factory=_factory(loop_factory, options)) as runner:
         return runner.run(main)

@@ -105,7 +105,7 @@ cdef inline object bound(object method, object instance, object owner):
 cdef class BaseTransport(Stream):
     cdef dict _extra_dict
     cdef public object _protocol
-    cdef object _context
+    cdef readonly object _context
     cdef object _connection_made
     cdef object _connection_waiter
     cdef readonly unsigned char _state

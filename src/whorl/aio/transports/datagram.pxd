@@ -22,7 +22,7 @@ cdef class DatagramEndpoint(Datagrams):
     cdef public dict _extra
     cdef public object _protocol
     cdef public object _address
-    cdef object _context
+    cdef readonly object _context
     cdef readonly int _state
     cdef bint _connected
     cdef bint _started

@@ -2,10 +2,11 @@ cimport cython
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 
-from whorl.core.callback cimport Callback, is_foreign, new_callback, new_guarded_callback
+from whorl.core.callback cimport Callback, Runnable, current_thread, is_foreign, new_callback, new_guarded_callback
 from whorl.core.figures cimport Figures, has_histograms, note, note_away
 from whorl.core.kernel.kernel cimport Kernel, clock_is_patched, read_ticks
 from whorl.core.lists cimport append, append_at
+from whorl.core.loop.held_writes cimport HeldWrites
 from whorl.core.loop.lifecycle cimport LoopLifecycle
 from whorl.core.loop.state cimport begin_sleep, end_sleep
 from whorl.core.loop.wakeup cimport run_signal_handlers
@@ -56,6 +57,11 @@ cdef class Loop(LoopLifecycle):
     cpdef object _run_turns(self)
     cdef object _turn(self)
     cpdef object _step(self, bint may_sleep)
+    cpdef bint _may_nest(self) except -1
+    @cython.locals(held=HeldWrites, fresh=list, rest=list, batch=list, index=Py_ssize_t)
+    cpdef tuple _begin_nested(self)
+    @cython.locals(held=HeldWrites)
+    cpdef object _end_nested(self, tuple state)
     @cython.locals(away_ns=int64_t, timeout_ns=int64_t)
     cpdef int64_t _prepare_external_poll(self) except? -2
     @cython.locals(before=int64_t, now=int64_t, slept=int64_t, found=Py_ssize_t, figures=Figures, recorder=LoopRecorder)
@@ -66,6 +72,12 @@ cdef class Loop(LoopLifecycle):
     cdef bint _skip_poll(self) except -1
     cdef int64_t _turn_timeout(self) except -2
     cdef bint _alive(self) except -1
+
+
+cdef class Moved(Runnable):
+    cdef Loop _loop
+
+    cdef object _execute(self)
 
 
 cdef inline int64_t ticks_of(Loop loop) except? -1:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
-from whorl.core.callback import Callback, Runnable, new_callback, new_guarded_callback
+from whorl.core.callback import Callback, Runnable, current_thread, new_callback, new_guarded_callback
 from whorl.core.kernel.kernel import Kernel
 from whorl.core.limits import (
     EMPTY_POLLS_BEFORE_SKIP,
@@ -369,6 +369,41 @@ class Loop(LoopLifecycle):
         finally:
             self._is_turning = self._is_driven = False
 
+    # Turns inside of a callback.
+
+    def _may_nest(self) -> bool:
+        """Return whether the calling code runs in a callback of this loop."""
+        return self._thread == current_thread() and self._held.in_callback
+
+    def _begin_nested(self) -> tuple[Any, ...]:
+        """Let turns run inside of the running callback, until `_end_nested` gets what this returns.
+
+        The rest of the batch that is under way runs in these turns, as somebody may wait for it. The outer
+        frame finds entries that do nothing in its place.
+        """
+        held = self._held
+        fresh: list[Runnable] = []  # The outer frame keeps the list of its batch.
+        moved, rest = Moved(self), [*self._polled, *self._pending_swap, *self._ready_swap]
+        began = 0 if self._recorder is None else self._recorder._last_ns
+        state = self._is_driven, self._current_entry, self._callback_began, self._run_hook, began
+        held.push_all()
+        self._ready_queue[:0] = [entry for entry in rest if entry is not None]
+        for batch in (self._polled, self._pending_swap, self._ready_swap):
+            for index, entry in enumerate(batch):
+                if entry is not None:
+                    batch[index] = moved
+        self._ready_swap = fresh
+        held.in_callback = self._is_turning = False
+        return state
+
+    def _end_nested(self, state: tuple[Any, ...]) -> None:
+        """Go on with the callback in which the turns ran."""
+        self._is_driven, self._current_entry, self._callback_began, self._run_hook, began = state
+        if self._recorder is not None and began:
+            self._recorder._last_ns = began  # The inner turns are a part of the callback.
+        held = self._held
+        held.in_callback = self._is_turning = True
+
     def _prepare_external_poll(self) -> int:
         """Begin a sleep outside the loop; return how long it may last, in nanoseconds (-1: no limit).
 
@@ -545,6 +580,18 @@ class Loop(LoopLifecycle):
             or self._inbox
             or self._timer_queue._keep_alive_count > 0
         )
+
+
+class Moved(Runnable):
+    """An entry in place of those that a nested run has taken out of a batch."""
+
+    __slots__ = ("_loop",)
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+
+    def _execute(self) -> None:
+        self._loop._callbacks -= 1  # The batch has counted it, and so will that of the entry.
 
 
 def _refuse_self(other: object) -> None:

@@ -20,7 +20,7 @@ cdef class UDP(Datagrams):
     cdef bint _connected
     cdef bint _reports_errors
     cdef object _receive_callback
-    cdef object _receive_context
+    cdef readonly object _receive_context
     cdef RequestQueue _completed
     cdef Py_ssize_t _send_count
     cdef Py_ssize_t _send_size

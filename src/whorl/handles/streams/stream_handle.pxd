@@ -25,7 +25,7 @@ cdef class StreamHandle(Stream):
     cdef bint _writable
     cdef object _read_callback
     cdef object _get_buffer
-    cdef object _read_context
+    cdef readonly object _read_context
     cdef RequestQueue _writes
     cdef RequestQueue _completed
     cdef bint _is_pending
@@ -35,7 +35,7 @@ cdef class StreamHandle(Stream):
     cdef Listener _listener
     cdef object _accepted
     cdef object _connection_callback
-    cdef object _connection_context
+    cdef readonly object _connection_context
 
     @cython.locals(size=Py_ssize_t, code=Py_ssize_t, request=Write)
     cpdef Write write(self, object data, object callback=*)

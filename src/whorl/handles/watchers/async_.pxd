@@ -17,7 +17,7 @@ cdef object put_last(dict handles, list waiting, Py_ssize_t first)
 
 cdef class Async(Handle):
     cdef object _callback
-    cdef object _context
+    cdef readonly object _context
     cdef shared_flag _sent  # cleared before the call, set after what the call is to see
 
     @cython.locals(loop=Loop)

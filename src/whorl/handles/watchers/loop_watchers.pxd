@@ -7,7 +7,7 @@ from whorl.core.handle cimport Handle
 cdef class LoopWatcher(Handle):
     cdef object _callback
     cdef tuple _args
-    cdef object _context
+    cdef readonly object _context
     cdef readonly int64_t _started_in
 
     cdef list _phase(self)

@@ -13,7 +13,7 @@ cdef tuple EVENT_SETS
 cdef class Poll(IOHandle):
     cdef Poller _poller
     cdef object _callback
-    cdef object _context
+    cdef readonly object _context
 
     cpdef object _on_events(self, int seen)
     cpdef object _release(self)

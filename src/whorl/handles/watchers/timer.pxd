@@ -37,7 +37,7 @@ cdef class TimerEntry(TimedCallback):
 
 cdef class Timer(Handle):
     cdef object _callback
-    cdef object _context
+    cdef readonly object _context
     cdef TimerEntry _entry
     cdef bint _is_started
     cdef int64_t _repeat_ns
