@@ -263,11 +263,12 @@ class World(Turns, Conditions):
             self.cancelled.append(task)
 
     def sleep_in(self, host: Host, timeout_ns: int) -> None:
-        """Let the world go on while a host that runs its own loop sleeps.
+        """Let the world go on while a host sleeps that runs its own loop, or its loop in a nested run.
 
-        Raises Deadlock, Livelock, OutOfTime, OutOfRealTime.
+        Raises Deadlock, Livelock, OutOfTime, OutOfRealTime; CancelledError if the host ends meanwhile.
         """
-        if host.driver is not None:
+        running, loop, driver = events._get_running_loop(), host.loop, host.driver
+        if driver is not None and running is not loop:
             raise Unsimulated("the loop of a simulated host was run from inside the world")
         self.count_turn()
         host.deadline = NEVER
@@ -276,8 +277,8 @@ class World(Turns, Conditions):
         host.deadline = deadline = over + timeout_ns if timeout_ns >= 0 else NEVER
         host.spent = 0
         # Jobs and other hosts run in here: for them no loop runs.
-        running = events._get_running_loop()
         events._set_running_loop(None)
+        host.driver = None  # The turn in which a nested run sleeps is not over.
         try:
             with self.acting_as(host):
                 while self.timeline.now < woken_at or not (
@@ -285,8 +286,12 @@ class World(Turns, Conditions):
                 ):
                     if not self.advance(woken_at if host.kernel.epoll.ready else max(woken_at, deadline)):
                         return
+                    if host.is_dead or host.loop is not loop:
+                        raise asyncio.CancelledError(f"host {host.name} has ended")  # so end its frames
         finally:
             events._set_running_loop(running)
+            if host.loop is loop:
+                host.driver = driver
 
     def find(self, kind: str, text: str, *, host: str = "", exception: BaseException | None = None) -> None:
         """Note that something went wrong. An error that asyncio only logs comes after what ended the run."""
