@@ -155,32 +155,65 @@ def test_coverage_sees_what_runs_in_callbacks_and_tasks(tmp_path: Path, core: st
     assert report["files"]["program.py"]["missing_lines"] == [never]
 
 
-def test_nest_asyncio_refuses_a_loop_of_ours_and_changes_nothing() -> None:
-    pytest.importorskip("nest_asyncio", reason="nest_asyncio is not installed")
-    program = """
-import asyncio, nest_asyncio, whorl
-loop = whorl.EventLoop()
-try:
-    nest_asyncio.apply(loop)
-except ValueError as error:
-    print(error)
+NESTING = """
+import asyncio, importlib, sys, whorl
+name, apply, policy = sys.argv[1:]
+nest = importlib.import_module(name)
+if policy == "policy":
+    whorl.install()
+
+
+async def give(value):
+    await asyncio.sleep(0.001)
+    return value
+
+
 async def main():
-    coroutine = asyncio.sleep(0)
-    try:
-        loop.run_until_complete(coroutine)
-    except RuntimeError as error:
-        coroutine.close()
-        return str(error)
-print(loop.run_until_complete(main()))
+    if apply == "inside":
+        nest.apply()
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert isinstance(loop, whorl.EventLoop)
+    got = [loop.run_until_complete(give(1)), asyncio.run(give(2)), whorl.run(give(3)), await give(4)]
+    assert await asyncio.gather(*(nested(number) for number in range(3))) == [0, 1, 2]
+    assert asyncio.get_running_loop() is loop and asyncio.current_task() is task
+    return got
+
+
+async def nested(number):
+    return asyncio.get_running_loop().run_until_complete(give(number))
+
+
+if apply == "before":
+    loop = whorl.EventLoop()
+    asyncio.set_event_loop(loop)
+    nest.apply(loop)
+elif apply == "before in general":
+    nest.apply(asyncio.SelectorEventLoop())
+if policy == "compiled":
+    loop = whorl.new_event_loop(tasks="compiled")
+    print(loop.run_until_complete(main()))
+elif apply != "inside":
+    asyncio.set_event_loop(whorl.EventLoop())
+    print(asyncio.run(main()))
+else:
+    print(whorl.run(main()))
+print("run_forever" in vars(whorl.EventLoop))
 """
+
+
+@pytest.mark.parametrize("name", ["nest_asyncio", "nest_asyncio2"])
+@pytest.mark.parametrize("apply", ["before", "before in general", "inside"])
+@pytest.mark.parametrize("policy", ["policy", "no policy", "compiled"])
+def test_nest_asyncio_lets_runs_of_our_loops_nest(name: str, apply: str, policy: str) -> None:
+    pytest.importorskip(name, reason=f"{name} is not installed")
+    if name == "nest_asyncio" and sys.version_info >= (3, 14):
+        pytest.skip("nest_asyncio knows no current task since Python 3.14, on asyncio too")
     answer = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", program],
+        [sys.executable, "-W", "ignore", "-c", NESTING, name, apply, policy],
         env=bare_environment(),
         capture_output=True,
         text=True,
         timeout=20,
     )
     assert answer.returncode == 0, answer.stderr
-    refusal, nested = answer.stdout.splitlines()
-    assert refusal == "Can't patch loop of type <class 'whorl.aio.loop.event_loop.EventLoop'>"
-    assert nested == "This event loop is already running"
+    assert answer.stdout.splitlines() == ["[1, 2, 3, 4]", "False"]
