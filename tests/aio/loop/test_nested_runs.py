@@ -379,20 +379,20 @@ def test_turns_inside_take_what_the_inbox_has(nesting: whorl.EventLoop) -> None:
     assert nesting.run_until_complete(main()) == "posted"
 
 
-def test_machine_run_may_be_nested_in(nesting: whorl.EventLoop) -> None:
-    """The rest of the batches of `Loop.run` runs inside, too."""
-    order: list[str] = []
-    future = nesting.create_future()
+def test_callback_of_a_run_in_the_order_of_libuv_may_not_run_the_loop(nesting: whorl.EventLoop) -> None:
+    refused: list[str] = []
 
     def nest() -> None:
-        nesting.run_until_complete(future)
-        order.append("nested")
+        coroutine = give(1)
+        with pytest.raises(RuntimeError, match="already running"):
+            nesting.run_until_complete(coroutine)
+        coroutine.close()
+        refused.append("refused")
 
     nesting.call_soon(nest)
-    nesting.call_soon(order.append, "rest")
-    nesting.call_soon(future.set_result, None)
     nesting.run()
-    assert order == ["rest", "nested"]
+    assert refused == ["refused"]
+    assert nesting.run_until_complete(give("usable")) == "usable"
 
 
 def test_driven_loop_may_be_nested_and_sleeps_inside(nesting: whorl.EventLoop) -> None:
@@ -501,6 +501,47 @@ def test_task_in_the_context_of_the_outer_one_is_put_off(nesting: whorl.EventLoo
 
     nesting.run_until_complete(nesting.create_task(main(), context=context))
     assert ran == ["another", "sibling", "callback in it", "newer"]
+
+
+def test_equal_timers_in_the_context_of_the_outer_task_all_run(nesting: whorl.EventLoop) -> None:
+    calls: list[int] = []
+    context = contextvars.copy_context()
+
+    async def main() -> None:
+        now = nesting.time()
+        for _ in range(3):
+            nesting.call_at(now, calls.append, 1, context=context)
+        nesting.run_until_complete(give("inner", 5))
+        assert calls == []
+        await asyncio.sleep(0)
+
+    nesting.run_until_complete(nesting.create_task(main(), context=context))
+    assert calls == [1, 1, 1]
+
+
+def test_task_in_the_context_of_the_outer_one_that_receives_is_put_off(nesting: whorl.EventLoop) -> None:
+    ours, peer = socket.socketpair()
+    ours.setblocking(False)
+    context = contextvars.copy_context()
+    got: list[bytes] = []
+
+    async def receive() -> None:
+        got.append(await nesting.sock_recv(ours, 10))
+
+    async def main() -> None:
+        task = nesting.create_task(receive(), context=context)
+        await asyncio.sleep(0)
+        peer.send(b"data")
+        nesting.run_until_complete(give("inner", 5))
+        assert got == []
+        await task
+
+    try:
+        nesting.run_until_complete(nesting.create_task(main(), context=context))
+    finally:
+        ours.close()
+        peer.close()
+    assert got == [b"data"]
 
 
 def test_idle_handle_that_runs_the_loop_is_not_called_inside(nesting: whorl.EventLoop) -> None:
@@ -763,6 +804,33 @@ def test_stop_before_a_nested_run_ends_the_outer_one(nesting: whorl.EventLoop) -
     assert got == ["whole"]
 
 
+def test_stop_before_an_inner_run_forever_ends_it_after_one_turn(nesting: whorl.EventLoop) -> None:
+    async def main() -> list[str]:
+        order: list[str] = []
+        for name in ("first", "second"):
+            nesting.call_soon(order.append, name)
+            nesting.stop()
+            nesting.run_forever()
+            order.append("pumped")
+        return order
+
+    assert nesting.run_until_complete(main()) == ["first", "pumped", "second", "pumped"]
+
+
+def test_stop_ends_an_inner_run_forever_after_the_outer_future_is_done(nesting: whorl.EventLoop) -> None:
+    order: list[str] = []
+
+    def nest() -> None:
+        outer.add_done_callback(lambda _: nesting.call_later(0, nesting.stop))
+        nesting.run_forever()
+        order.append("inner")
+
+    outer = nesting.create_task(give("outer", 5))
+    nesting.call_soon(nest)
+    assert nesting.run_until_complete(outer) == "outer"
+    assert order == ["inner"]
+
+
 def test_outer_future_that_is_done_meanwhile_ends_the_outer_run_afterwards(nesting: whorl.EventLoop) -> None:
     order: list[str] = []
 
@@ -812,7 +880,7 @@ def test_run_outside_of_a_loop_makes_one(nesting: whorl.EventLoop) -> None:
         return asyncio.get_running_loop()
 
     assert asyncio.run(kind()) is not nesting
-    assert inspect.signature(asyncio.run) == inspect.signature(asyncio.runners.run)
+    assert "loop_factory" in inspect.signature(asyncio.run).parameters or sys.version_info < (3, 12)
 
 
 def test_run_inside_of_a_stock_loop_is_refused(nesting: whorl.EventLoop) -> None:
@@ -1085,7 +1153,7 @@ def test_pieces_that_a_callback_wrote_leave_before_it_runs_the_loop() -> None:
             kernel.calls.clear()
             answers.append(loop.run_until_complete(receiving[0]))
             first_calls.append(kernel.calls[0])
-            for piece in (b"d", b"e", b"f"):
+            for piece in (b"d", b"e", b"f", b"g"):
                 self.transport.write(piece)
 
     async def main() -> None:
@@ -1097,7 +1165,7 @@ def test_pieces_that_a_callback_wrote_leave_before_it_runs_the_loop() -> None:
                 await turns(2)
                 await loop.sock_sendall(client, b"?")
                 assert await receiving[0] == b"abc"
-                assert await receive(client, 3) == b"def"
+                assert await receive(client, 4) == b"defg"
         server.close()
         await server.wait_closed()
         await turns(3)

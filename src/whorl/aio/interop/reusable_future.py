@@ -182,8 +182,8 @@ class ReusableFuture:
 
     def _take_callback(self) -> Any:
         """Return the callable that wakes the task, and its context; None if the future itself calls it."""
-        if self._event_loop._debug:
-            return None
+        if self._event_loop._debug or self._event_loop._run_hook is not None:
+            return None  # An observer, or a nested run, sees the call.
         taken = taken_callback(self._future)
         if taken is not None:
             self._is_awaited = False

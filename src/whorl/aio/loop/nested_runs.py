@@ -19,12 +19,15 @@ import functools
 import sys
 import weakref
 from asyncio import events, tasks
+from asyncio.base_events import _run_until_complete_cb  # type: ignore[attr-defined]
 from collections.abc import Awaitable, Callable, Iterator
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from whorl.aio.interop import handle_run_hook
+from whorl.core.handle import Handle
 from whorl.core.loop.loop import Loop
+from whorl.handles.watchers.loop_watchers import LoopWatcher
 
 if TYPE_CHECKING:
     from whorl.aio.loop_type import AnyLoop
@@ -97,23 +100,23 @@ def run_until_complete(loop: AnyLoop, future: Any) -> Any:
         with _outside():
             return loop.run_until_complete(future)
     _reserve_frames(_FRAMES)
-    is_ours = not asyncio.isfuture(future)
-    awaited: Any = asyncio.ensure_future(future, loop=loop)
-    if awaited is asyncio.current_task(loop):
-        raise RuntimeError(f"a task cannot run the loop until it is done itself: {awaited!r}")
-    if is_ours:
-        awaited._log_destroy_pending = False
-    ended: list[Any] = []
-    awaited.add_done_callback(ended.append)
-    try:
-        if _turn_inside(loop, ended):
-            loop._stopping = True  # for the outer runs, too
-    except BaseException:
-        if is_ours and awaited.done() and not awaited.cancelled():
-            awaited.exception()  # The caller gets it from the loop; the task need not complain.
-        raise
-    finally:
-        awaited.remove_done_callback(ended.append)
+    if future is asyncio.current_task(loop):
+        raise RuntimeError(f"a task cannot run the loop until it is done itself: {future!r}")
+    with _outside(), _entered(loop):
+        is_ours = not asyncio.isfuture(future)
+        awaited: Any = asyncio.ensure_future(future, loop=loop)
+        if is_ours:
+            awaited._log_destroy_pending = False
+        ended: list[Any] = []
+        awaited.add_done_callback(ended.append)
+        try:
+            _turn_inside(loop, ended, True)
+        except BaseException:
+            if is_ours and awaited.done() and not awaited.cancelled():
+                awaited.exception()  # The caller gets it from the loop; the task need not complain.
+            raise
+        finally:
+            awaited.remove_done_callback(ended.append)
     if not awaited.done():
         raise RuntimeError("Event loop stopped before Future completed.")
     return awaited.result()
@@ -121,12 +124,13 @@ def run_until_complete(loop: AnyLoop, future: Any) -> Any:
 
 def run_forever(loop: AnyLoop) -> None:
     """Do what the loop's method does, while this loop or another one runs in the thread."""
-    if loop.is_running():
-        _reserve_frames(_FRAMES)
-        _turn_inside(loop, [])  # `stop` ends this run alone.
+    if not loop.is_running():
+        with _outside():
+            loop.run_forever()
         return
-    with _outside():
-        loop.run_forever()
+    _reserve_frames(_FRAMES)
+    with _outside(), _entered(loop):
+        _turn_inside(loop, [], False)
 
 
 def is_inside() -> bool:
@@ -174,42 +178,47 @@ def _nesting(run: Callable[..., Any]) -> Callable[..., Any]:
 # Turning.
 
 
-def _turn_inside(loop: AnyLoop, ended: list[Any]) -> bool:
-    """Turn until something stands in `ended`, or the loop is stopped; return whether it was stopped."""
+def _turn_inside(loop: AnyLoop, ended: list[Any], waits: bool) -> None:
+    """Turn until something stands in `ended`, or the loop is stopped.
+
+    If the caller `waits` for a future, a `stop` ends the outer runs, too, and an earlier one ends them alone.
+    Else the `stop` ends this run alone, after one turn if it came earlier.
+    """
     put_off: list[Any] = []
     run: Any = handle_run_hook.patched_run() or type(loop)._run_entry
 
     def run_or_put_off(loop: AnyLoop, entry: Any) -> None:
         if not _is_entered(entry):
             run(loop, entry)
-        elif entry not in (*put_off, *loop._idle_handles, *loop._prepare_handles, *loop._check_handles):
+        elif not isinstance(entry, Handle):
             put_off.append(entry)
+        elif not isinstance(entry, LoopWatcher) and not any(entry is other for other in put_off):
+            put_off.append(entry)  # A watcher is called in each turn; another handle once for all its events.
 
-    outer_stops = loop._stopping
-    stops: list[Any] = []
-    with _outside(), _entered(loop):
-        state = loop._begin_nested()
-        try:
-            loop._run_hook = run_or_put_off
+    states: list[Any] = []
+    is_watched = False
+    outermost: Any = loop._outermost
+    try:
+        # The outermost run ends by `stop` when its future is done. It shall do so when this run has ended.
+        is_watched = outermost is not None and outermost.remove_done_callback(_run_until_complete_cb)
+        loop._begin_nested(states, waits)
+        loop._run_hook = run_or_put_off
+        copy_context().run(_turn, loop, ended)
+        if not waits:
             loop._stopping = False
-            return copy_context().run(_turn, loop, ended, stops)
-        finally:
-            loop._end_nested(state)
-            loop._ready_queue[:0] = put_off
-            loop._stopping = outer_stops or bool(stops)
+    finally:
+        loop._end_nested(states, put_off)
+        if is_watched and outermost.done():
+            _run_until_complete_cb(outermost)
+        elif is_watched:
+            outermost.add_done_callback(_run_until_complete_cb)
 
 
-def _turn(loop: AnyLoop, ended: list[Any], outer: list[Any]) -> bool:
-    """Do the same; note in `outer` if the outermost run is to stop, as its future is done."""
+def _turn(loop: AnyLoop, ended: list[Any]) -> None:
     while not ended:
         loop._run_once()
         if loop._stopping:
-            awaited = loop._outermost
-            if awaited is None or not awaited.done():
-                return True
-            outer.append(awaited)
-            loop._stopping = False
-    return False
+            return
 
 
 def _reserve_frames(count: int) -> None:

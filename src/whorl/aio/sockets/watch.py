@@ -265,7 +265,7 @@ class DescriptorWatch(IOHandle):
     def _call(self, callback: Callback) -> None:
         """Run one of the two callbacks; an error of the one does not cost the other its call."""
         try:
-            if self._event_loop._debug:
+            if self._event_loop._debug or self._event_loop._run_hook is not None:
                 self._event_loop._run_instrumented(callback)
             else:
                 callback._execute()

@@ -40,6 +40,7 @@ cdef class Loop(LoopLifecycle):
     cdef int64_t _polled_at
     cdef int _skipped
     cdef bint _is_driven
+    cdef bint _is_machine_run
     cdef seen_flag _is_turning
 
     cdef object _set_up_loop(self, object poller, object kernel, object host)
@@ -58,10 +59,10 @@ cdef class Loop(LoopLifecycle):
     cdef object _turn(self)
     cpdef object _step(self, bint may_sleep)
     cpdef bint _may_nest(self) except -1
-    @cython.locals(held=HeldWrites, fresh=list, rest=list, batch=list, index=Py_ssize_t)
-    cpdef tuple _begin_nested(self)
+    @cython.locals(held=HeldWrites, fresh=list, rest=list, batch=list, index=Py_ssize_t, stops=bint)
+    cpdef object _begin_nested(self, list states, bint keeps_stop)
     @cython.locals(held=HeldWrites)
-    cpdef object _end_nested(self, tuple state)
+    cpdef object _end_nested(self, list states, list put_off)
     @cython.locals(away_ns=int64_t, timeout_ns=int64_t)
     cpdef int64_t _prepare_external_poll(self) except? -2
     @cython.locals(before=int64_t, now=int64_t, slept=int64_t, found=Py_ssize_t, figures=Figures, recorder=LoopRecorder)

@@ -69,7 +69,7 @@ class Loop(LoopLifecycle):
     io_uring does not work, the loop uses the default poller, and `poller_name` says so.
     """
 
-    __slots__ = ("_is_driven", "_is_turning", "_polled_at", "_skipped")
+    __slots__ = ("_is_driven", "_is_machine_run", "_is_turning", "_polled_at", "_skipped")
 
     def __init__(
         self,
@@ -92,6 +92,7 @@ class Loop(LoopLifecycle):
         self._skipped = 0  # turns without a poll since then
         self._is_driven = False  # whether an external driver decides when to sleep
         self._is_turning = False  # whether a turn is under way
+        self._is_machine_run = False  # whether turns are in libuv's order
         LoopLifecycle._set_up_lifecycle(self, poller, kernel, host)
 
     # Scheduling.
@@ -235,7 +236,7 @@ class Loop(LoopLifecycle):
         self._check_may_run()
         try:
             self._begin_run()
-            self._is_turning = True
+            self._is_turning = self._is_machine_run = True
             alive = self._alive()
             if not alive:
                 self.update_time()
@@ -249,7 +250,7 @@ class Loop(LoopLifecycle):
                     break
             return bool(alive)
         finally:
-            self._is_turning = self._stopping = False
+            self._is_turning = self._is_machine_run = self._stopping = False
             try:
                 self._end_run()
             except BaseException:  # An interrupt: it must not keep the loop from running again.
@@ -372,35 +373,46 @@ class Loop(LoopLifecycle):
     # Turns inside of a callback.
 
     def _may_nest(self) -> bool:
-        """Return whether the calling code runs in a callback of this loop."""
-        return self._thread == current_thread() and self._held.in_callback
+        """Return whether the calling code runs in a callback of a turn in asyncio's order."""
+        return self._thread == current_thread() and self._held.in_callback and not self._is_machine_run
 
-    def _begin_nested(self) -> tuple[Any, ...]:
-        """Let turns run inside of the running callback, until `_end_nested` gets what this returns.
+    def _begin_nested(self, states: list[tuple[Any, ...]], keeps_stop: bool) -> None:
+        """Let turns run inside of the running callback, until `_end_nested` takes what this adds to `states`.
 
         The rest of the batch that is under way runs in these turns, as somebody may wait for it. The outer
-        frame finds entries that do nothing in its place.
+        frame finds entries that do nothing in its place. With `keeps_stop`, an earlier `stop` ends none of
+        these turns. No handler of a signal runs within this call, so an interrupt finds all done or nothing.
         """
         held = self._held
         fresh: list[Runnable] = []  # The outer frame keeps the list of its batch.
-        moved, rest = Moved(self), [*self._polled, *self._pending_swap, *self._ready_swap]
+        batch = self._ready_swap
+        moved, rest = Moved(self), [entry for entry in batch if entry is not None]
         began = 0 if self._recorder is None else self._recorder._last_ns
-        state = self._is_driven, self._current_entry, self._callback_began, self._run_hook, began
+        stops = keeps_stop and self._stopping
+        states.append(
+            (self._is_driven, self._current_entry, self._callback_began, self._run_hook, began, stops)
+        )
         held.push_all()
-        self._ready_queue[:0] = [entry for entry in rest if entry is not None]
-        for batch in (self._polled, self._pending_swap, self._ready_swap):
-            for index, entry in enumerate(batch):
-                if entry is not None:
-                    batch[index] = moved
+        self._ready_queue[:0] = rest
+        for index in range(len(batch)):
+            if batch[index] is not None:
+                batch[index] = moved
         self._ready_swap = fresh
+        if keeps_stop:
+            self._stopping = False
         held.in_callback = self._is_turning = False
-        return state
 
-    def _end_nested(self, state: tuple[Any, ...]) -> None:
-        """Go on with the callback in which the turns ran."""
-        self._is_driven, self._current_entry, self._callback_began, self._run_hook, began = state
+    def _end_nested(self, states: list[tuple[Any, ...]], put_off: list[Runnable]) -> None:
+        """Go on with the callback in which the turns ran, and then with the entries that were put off."""
+        if not states:
+            return
+        self._is_driven, self._current_entry, self._callback_began, self._run_hook, began, stops = (
+            states.pop()
+        )
         if self._recorder is not None and began:
             self._recorder._last_ns = began  # The inner turns are a part of the callback.
+        self._stopping = self._stopping or stops
+        self._ready_queue[:0] = put_off
         held = self._held
         held.in_callback = self._is_turning = True
 
