@@ -392,7 +392,7 @@ class Loop(LoopLifecycle):
         states.append(
             (self._is_driven, self._current_entry, self._callback_began, self._run_hook, began, stops)
         )
-        held.push_all()
+        held.batch_ended()
         self._ready_queue[:0] = rest
         for index in range(len(batch)):
             if batch[index] is not None:
@@ -400,7 +400,7 @@ class Loop(LoopLifecycle):
         self._ready_swap = fresh
         if keeps_stop:
             self._stopping = False
-        held.in_callback = self._is_turning = False
+        self._is_turning = False
 
     def _end_nested(self, states: list[tuple[Any, ...]], put_off: list[Runnable]) -> None:
         """Go on with the callback in which the turns ran, and then with the entries that were put off."""
