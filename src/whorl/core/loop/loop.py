@@ -374,7 +374,7 @@ class Loop(LoopLifecycle):
 
     def _may_nest(self) -> bool:
         """Return whether the calling code runs in a callback of a turn in asyncio's order."""
-        return self._thread == current_thread() and self._held.in_callback and not self._is_machine_run
+        return self._held.thread == current_thread() and not self._is_machine_run
 
     def _begin_nested(self, states: list[tuple[Any, ...]], keeps_stop: bool) -> None:
         """Let turns run inside of the running callback, until `_end_nested` takes what this adds to `states`.
@@ -414,7 +414,8 @@ class Loop(LoopLifecycle):
         self._stopping = self._stopping or stops
         self._ready_queue[:0] = put_off
         held = self._held
-        held.in_callback = self._is_turning = True
+        held.thread = self._thread
+        self._is_turning = True
 
     def _prepare_external_poll(self) -> int:
         """Begin a sleep outside the loop; return how long it may last, in nanoseconds (-1: no limit).
