@@ -47,7 +47,7 @@ class HeldWrites:
     def __init__(self, kernel: Kernel) -> None:
         self.collects: bool = False  # whether the program wants writes to wait for the other callbacks
         self.thread: int = 0  # the thread that runs a callback, or 0: nobody would push what was held outside
-        self.run: int = 0  # what one stream writes in one callback, with no other stream's write between, is a run
+        self.run: int = 0  # the number of a run: what one stream writes in one callback before others do
         self.streams: list[Handle] = []  # in the order of their first writes
         self._kernel = kernel
         self._thread = 0  # the loop's thread, once it holds something
