@@ -68,7 +68,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("aio.interop", "aio.streams", "aio.transports", "aio.sockets"),
     ),
     "aio.loop": (
-        *(*_AIO, "core.timers", "core.kernel", "core.pollers", "core.process"),
+        *(*_AIO, "core.timers", "core.kernel", "core.pollers", "core.process", "handles.watchers"),
         *("aio.interop", "aio.futures", "aio.threads", "aio.transports", "aio.sockets", "aio.connections"),
     ),
     "aio.files": (*_KERNEL, "handles.threads", "handles.fs", "aio", "aio.loop"),
