@@ -58,7 +58,6 @@ if TYPE_CHECKING:
         _executor_shutdown_called: bool
         _known_asyncgens: Generators | None
         _old_agen_hooks: Any
-        _outermost: asyncio.Future[Any] | None
         _own_executor: Executor | None
         _saved_origin_depth: int | None
         _signal_handlers: dict[int, Callback]

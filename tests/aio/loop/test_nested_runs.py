@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import ctypes
+import functools
 import gc
 import inspect
 import signal
@@ -18,7 +20,7 @@ import pytest
 import whorl
 from tests.aio.conftest import Connect
 from tests.aio.sockets_for_tests import JumpingClock, receive, socket_pair, turns
-from whorl.aio.loop import nested_runs
+from whorl.aio.loop import nested_runs, nested_turns
 from whorl.core import Kernel, Probe
 from whorl.handles import Idle, Timer
 
@@ -772,6 +774,46 @@ def test_ctrl_c_inside_leaves_the_runs(nesting: whorl.EventLoop) -> None:
     assert nesting.run_until_complete(give("usable")) == "usable"
 
 
+@pytest.mark.skipif(not whorl.compiled, reason="interpreted code can be interrupted between any two steps")
+@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize("moment", range(4))
+def test_ctrl_c_while_a_nested_run_begins_or_ends_leaves_no_wrong_state(
+    nesting: whorl.EventLoop, monkeypatch: pytest.MonkeyPatch, moment: int, is_first: bool
+) -> None:
+    swaps = nested_turns.SWAPS
+    interrupt = interrupting_at(moment)
+    monkeypatch.setattr(nested_turns, "SWAPS", [interrupt, *swaps] if is_first else [*swaps, interrupt])
+
+    async def main() -> str:
+        task, coroutine = asyncio.current_task(), give(None)
+        with pytest.raises(KeyboardInterrupt):
+            nesting.run_until_complete(coroutine)
+        coroutine.close()
+        assert asyncio.current_task() is task
+        assert asyncio.get_running_loop() is nesting
+        return await give("goes on")  # type: ignore[no-any-return]
+
+    assert nesting.run_until_complete(main()) == "goes on"
+
+
+def interrupting_at(moment: int) -> Any:
+    """Return a function in C that notes a Ctrl-C in one of its calls, as the handler in C does.
+
+    Python's handler runs later, when Python code does.
+    """
+    signals = [0] * 8  # No signal has the number 0.
+    signals[moment] = signal.SIGINT
+
+    class Number:
+        """Whatever is given, the next number is passed."""
+
+        from_param = functools.partial(next, map(ctypes.c_int, signals))
+
+    function = ctypes.pythonapi["PyErr_SetInterruptEx"]
+    function.argtypes = [Number, ctypes.py_object]
+    return function
+
+
 def test_stop_inside_ends_all_runs(nesting: whorl.EventLoop) -> None:
     async def main() -> None:
         nesting.call_soon(nesting.stop)
@@ -815,6 +857,30 @@ def test_stop_before_an_inner_run_forever_ends_it_after_one_turn(nesting: whorl.
         return order
 
     assert nesting.run_until_complete(main()) == ["first", "pumped", "second", "pumped"]
+
+
+@pytest.mark.parametrize("forever", [False, True])
+def test_run_inside_is_not_ended_by_an_outer_future_that_was_done_before(
+    nesting: whorl.EventLoop, forever: bool
+) -> None:
+    got: list[Any] = []
+
+    def nest() -> None:
+        assert outer.done()
+        if forever:
+            nesting.call_later(0.01, nesting.stop)
+            nesting.call_later(0.005, got.append, "inner")
+            nesting.run_forever()
+        else:
+            got.append(nesting.run_until_complete(give("inner")))
+
+    async def end() -> str:
+        nesting.call_soon(nest)
+        return "outer"
+
+    outer = nesting.create_task(end())
+    assert nesting.run_until_complete(outer) == "outer"
+    assert got == ["inner"]
 
 
 def test_stop_ends_an_inner_run_forever_after_the_outer_future_is_done(nesting: whorl.EventLoop) -> None:
@@ -1097,6 +1163,30 @@ async def test_descriptor_whose_callback_runs_the_loop_is_called_again_later(
     assert caplog.records == []  # The handler of errors cannot enter the context, either.
 
 
+async def test_descriptor_that_was_read_after_the_nested_run_is_not_reported_again(
+    loop: whorl.EventLoop,
+) -> None:
+    whorl.allow_nested_runs(loop)
+    ours, theirs = socket_pair("unix")
+    received: list[bytes] = []
+
+    def readable() -> None:
+        loop.run_until_complete(asyncio.sleep(0.002))  # It is still readable in these turns.
+        received.append(ours.recv(10))
+
+    ours.setblocking(False)
+    loop.add_reader(ours, readable)
+    for byte in (b"x", b"y"):
+        theirs.send(byte)
+        while byte not in received:
+            await asyncio.sleep(0)
+        await turns(5)
+    loop.remove_reader(ours)
+    ours.close()
+    theirs.close()
+    assert received == [b"x", b"y"]
+
+
 async def test_timer_that_runs_the_loop_is_called_again_afterwards(loop: whorl.EventLoop) -> None:
     whorl.allow_nested_runs(loop)
     timer = Timer(loop)
@@ -1175,6 +1265,49 @@ def test_pieces_that_a_callback_wrote_leave_before_it_runs_the_loop() -> None:
     loop.close()
     assert answers == [b"abc"] * 3
     assert first_calls == ["push"] * 3
+
+
+def test_pieces_that_a_callback_wrote_leave_before_it_runs_another_loop() -> None:
+    loop, other = whorl.EventLoop(), whorl.EventLoop()
+    whorl.allow_nested_runs(other)
+    arrived: list[bytes] = []
+
+    class Server(asyncio.Protocol):
+        transport: Any
+
+        def connection_made(self, transport: Any) -> None:
+            self.transport = transport
+
+        def data_received(self, data: bytes) -> None:
+            for piece in (b"a", b"b", b"c"):
+                self.transport.write(piece)
+            if data == b"!":
+                arrived.append(other.run_until_complete(look()))
+
+    async def look() -> bytes:
+        await turns(3)
+        return clients[0].recv(3)
+
+    async def main() -> None:
+        server = await loop.create_server(Server, "127.0.0.1", 0)
+        with socket.create_connection(server.sockets[0].getsockname()) as client:
+            clients.append(client)
+            client.setblocking(False)
+            for question in (b"?", b"?", b"!"):  # The first teaches that answers have pieces.
+                await loop.sock_sendall(client, question)
+                if question == b"?":
+                    assert await receive(client, 3) == b"abc"
+            while not arrived:
+                await asyncio.sleep(0)
+        server.close()
+        await server.wait_closed()
+        await turns(3)
+
+    clients: list[socket.socket] = []
+    loop.run_until_complete(main())
+    loop.close()
+    other.close()
+    assert arrived == [b"abc"]
 
 
 # Figures.

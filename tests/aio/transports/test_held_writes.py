@@ -891,6 +891,47 @@ async def test_a_push_within_a_callback_changes_no_expectation(
             assert kernel.taken() == expected
 
 
+async def test_a_callback_that_fails_ends_its_count(kernel: NotingKernel, loop: whorl.EventLoop) -> None:
+    async with AsyncExitStack() as stack:
+        transport, peer = (await served(loop, stack, "tcp", 1))[0]
+
+        def fail() -> None:
+            transport.write(b"one")
+            raise ValueError("on purpose")
+
+        loop.set_exception_handler(lambda loop, context: transport.write(b"two"))
+        for _ in range(3):
+            await turn(loop, fail, lambda: transport.write(b"three"))
+            assert arrived(peer) == b"onetwothree"
+        assert kernel.taken() == ["send"] * 9
+
+
+async def test_the_only_callback_of_a_turn_counts_apart_from_those_of_the_next_one(
+    kernel: NotingKernel, loop: whorl.EventLoop
+) -> None:
+    class Answering(asyncio.Protocol):
+        def data_received(self, data: bytes) -> None:
+            connection.transport.write(b"head")
+            loop.call_soon(write_body)
+
+    def write_body() -> None:
+        connection.transport.write(b"body")
+        rounds.append(None)
+        if len(rounds) < 4:
+            connection.peer.send(b"?")
+        else:
+            done.set_result(None)
+
+    async with AsyncExitStack() as stack:
+        connection = (await served(loop, stack, "tcp", 1, Answering))[0]
+        rounds: list[None] = []
+        done = loop.create_future()
+        connection.peer.send(b"?")
+        await done
+        assert await receive(connection.peer, 32) == b"headbody" * 4
+        assert kernel.taken() == ["send"] * 8
+
+
 @pytest.mark.parametrize("last", ["send", "many"])
 async def test_a_long_body_takes_the_head_along(
     kernel: NotingKernel, loop: whorl.EventLoop, last: str

@@ -55,7 +55,7 @@ METHODS = {
 }
 #: The private attributes of asyncio's transport that Whorl's lacks: how asyncio reads and writes. Two of them
 #: are new in Python 3.15.
-ABSENT = {"_buffer_size", "_context", "_protocol_connected", "_read_ready_cb", "_write_ready"}
+ABSENT = {"_buffer_size", "_protocol_connected", "_read_ready_cb", "_write_ready"}
 
 
 def is_listed(name: str, where: str) -> bool:

@@ -14,7 +14,6 @@ cdef class Running(Loop):
     cdef public int64_t _failed_handshakes
     cdef public object _known_asyncgens
     cdef public object _old_agen_hooks
-    cdef public object _outermost
     cdef public object _own_executor
     cdef public object _saved_origin_depth
     cdef public object _signal_handlers

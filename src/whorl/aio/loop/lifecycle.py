@@ -97,7 +97,6 @@ class Running(Loop):
         "_failed_handshakes",
         "_known_asyncgens",
         "_old_agen_hooks",
-        "_outermost",
         "_own_executor",
         "_saved_origin_depth",
         "_signal_handlers",
@@ -128,7 +127,6 @@ class Running(Loop):
         self._known_asyncgens: async_generators.GeneratorTable | None = None
         self._asyncgens_shutdown_called = False
         self._old_agen_hooks: Any = None
-        self._outermost: Any = None  # the future that the outermost `run_until_complete` waits for
         self._saved_origin_depth: int | None = None
         self._transports: FdTable = TransportTable()  # those of sockets
         self._tls_scratch: memoryview | None = None  # the buffer that all TLS connections share
@@ -222,14 +220,12 @@ class Running(Loop):
             awaited._log_destroy_pending = False
         try:
             awaited.add_done_callback(_run_until_complete_cb)
-            self._outermost = awaited
             self.run_forever()
         except BaseException:
             if is_ours and awaited.done() and not awaited.cancelled():
                 awaited.exception()  # The caller gets it from the loop; the task need not complain.
             raise
         finally:
-            self._outermost = None
             awaited.remove_done_callback(_run_until_complete_cb)
         if not awaited.done():
             raise RuntimeError("Event loop stopped before Future completed.")

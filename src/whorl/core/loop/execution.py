@@ -264,6 +264,7 @@ class LoopExecution(LoopState):
                 try:
                     for index in range(done, size):
                         done = index + 1
+                        held.run = held.run + 1
                         fetch(batch, index + ENTRIES_AHEAD)
                         entry = taken(batch, index)
                         if followed:
@@ -286,7 +287,6 @@ class LoopExecution(LoopState):
                         else:
                             entry._execute()
                             recycle_guarded(entry)
-                        held.run = held.run + 1
                         if held.streams:
                             held.callback_ended()
                         if followed:
@@ -332,6 +332,7 @@ class LoopExecution(LoopState):
     def _report_callback_error(self, entry: Runnable, error: BaseException) -> None:
         held = self._held
         held.push_all()
+        held.run = held.run + 1
         try:
             self._callback_failed(entry, error)
         finally:

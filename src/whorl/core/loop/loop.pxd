@@ -10,6 +10,7 @@ from whorl.core.loop.held_writes cimport HeldWrites
 from whorl.core.loop.lifecycle cimport LoopLifecycle
 from whorl.core.loop.state cimport begin_sleep, end_sleep
 from whorl.core.loop.wakeup cimport run_signal_handlers
+from whorl.core.pollers.contract cimport IOHandle
 from whorl.core.recording.loop_recorder cimport LoopRecorder, end_turn
 from whorl.core.recording.steps cimport may_step, stepped_by
 from whorl.core.threads cimport seen_flag
@@ -61,7 +62,7 @@ cdef class Loop(LoopLifecycle):
     cpdef bint _may_nest(self) except -1
     @cython.locals(held=HeldWrites, fresh=list, rest=list, batch=list, index=Py_ssize_t, stops=bint)
     cpdef object _begin_nested(self, list states, bint keeps_stop)
-    @cython.locals(held=HeldWrites)
+    @cython.locals(held=HeldWrites, handle=IOHandle)
     cpdef object _end_nested(self, list states, list put_off)
     @cython.locals(away_ns=int64_t, timeout_ns=int64_t)
     cpdef int64_t _prepare_external_poll(self) except? -2

@@ -26,6 +26,7 @@ from whorl.core.limits import (
     TURNS_WITHOUT_POLL,
 )
 from whorl.core.loop.lifecycle import LoopLifecycle
+from whorl.core.pollers.contract import IOHandle
 from whorl.core.process.host import Host
 from whorl.core.states import SLEPT, SOMETHING, RunMode
 from whorl.core.timers.timed_callback import TimedCallback, new_timer, new_timer_after
@@ -412,6 +413,10 @@ class Loop(LoopLifecycle):
         if self._recorder is not None and began:
             self._recorder._last_ns = began  # The inner turns are a part of the callback.
         self._stopping = self._stopping or stops
+        for entry in put_off:
+            if isinstance(entry, IOHandle) and not entry._edge:
+                handle = entry
+                handle._seen = 0  # Its events may be over. The poller will see those that are not.
         self._ready_queue[:0] = put_off
         held = self._held
         held.thread = self._thread
