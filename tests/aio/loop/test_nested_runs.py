@@ -805,7 +805,7 @@ def interrupting_at(moment: int) -> Any:
     signals[moment] = signal.SIGINT
 
     class Number:
-        """Whatever is given, the next number is passed."""
+        """The next number is passed in place of the argument."""
 
         from_param = functools.partial(next, map(ctypes.c_int, signals))
 

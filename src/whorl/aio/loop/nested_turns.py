@@ -133,6 +133,7 @@ def _is_listed(entry: Any, entries: list[Any]) -> bool:
 
 def _is_entered(entry: Any) -> bool:
     """Return whether an outer frame has entered a context in which an entry calls."""
+    is_entered = False
     for holder in (entry, getattr(entry, "reader", None), getattr(entry, "writer", None)):
         for name in _CONTEXTS:
             context = getattr(holder, name, None)
@@ -140,8 +141,8 @@ def _is_entered(entry: Any) -> bool:
                 try:
                     context.run(int)
                 except RuntimeError:
-                    return True
-    return False
+                    is_entered = True
+    return is_entered
 
 
 # The state of the thread.
