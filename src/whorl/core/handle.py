@@ -106,7 +106,7 @@ class Handle(Runnable):
         """Let the bytes leave that the kernel holds, if this is a stream of which it holds some."""
 
     def _learn_pieces(self) -> None:
-        """Note how many pieces the last callback has written that wrote here, if this is a stream."""
+        """Note how many pieces the last callback that wrote here has written, if this is a stream."""
 
     def _begin_close(self) -> None:
         """Do the first step of closing, once."""

@@ -22,7 +22,7 @@ from tests.aio.conftest import Connect
 from tests.aio.sockets_for_tests import JumpingClock, receive, socket_pair, turns
 from whorl.aio.loop import nested_runs, nested_turns
 from whorl.core import Kernel, Probe
-from whorl.handles import Idle, Timer
+from whorl.handles import Idle, Pipe, Timer
 
 pytestmark = pytest.mark.usefixtures("no_leak")
 
@@ -777,7 +777,7 @@ def test_ctrl_c_inside_leaves_the_runs(nesting: whorl.EventLoop) -> None:
 @pytest.mark.skipif(not whorl.compiled, reason="interpreted code can be interrupted between any two steps")
 @pytest.mark.parametrize("is_first", [True, False])
 @pytest.mark.parametrize("moment", range(4))
-def test_ctrl_c_while_a_nested_run_begins_or_ends_leaves_no_wrong_state(
+def test_ctrl_c_while_a_nested_run_leaves_or_restores_the_state_of_the_thread_is_raised_later(
     nesting: whorl.EventLoop, monkeypatch: pytest.MonkeyPatch, moment: int, is_first: bool
 ) -> None:
     swaps = nested_turns.SWAPS
@@ -881,6 +881,20 @@ def test_run_inside_is_not_ended_by_an_outer_future_that_was_done_before(
     outer = nesting.create_task(end())
     assert nesting.run_until_complete(outer) == "outer"
     assert got == ["inner"]
+
+
+def test_stop_before_an_inner_run_forever_that_fails_ends_no_other_run(nesting: whorl.EventLoop) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    async def main() -> str:
+        nesting.stop()
+        nesting.call_soon(interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            nesting.run_forever()
+        return await give("goes on")  # type: ignore[no-any-return]
+
+    assert nesting.run_until_complete(main()) == "goes on"
 
 
 def test_stop_ends_an_inner_run_forever_after_the_outer_future_is_done(nesting: whorl.EventLoop) -> None:
@@ -1024,6 +1038,56 @@ def test_runner_inside_of_a_run_is_refused_and_harms_nothing(nesting: whorl.Even
         return await give("goes on")
 
     assert nesting.run_until_complete(main()) == "goes on"
+
+
+def test_run_that_is_interrupted_reports_the_error_of_its_task(loop: whorl.EventLoop) -> None:
+    whorl.allow_nested_runs(loop)
+    reports: list[dict[str, Any]] = []
+    loop.set_exception_handler(lambda loop, context: reports.append(context))
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    async def inner() -> None:
+        loop.call_soon(loop.call_soon, interrupt)
+        try:
+            await asyncio.sleep(100)
+        finally:
+            raise ValueError("at the end")
+
+    async def main() -> bool:
+        with pytest.raises(KeyboardInterrupt):
+            asyncio.run(inner(), debug=True)
+        return loop.get_debug()
+
+    assert not loop.run_until_complete(main())
+    assert [str(report["exception"]) for report in reports] == ["at the end"]
+
+
+def test_overridden_run_is_called_once_while_another_loop_runs() -> None:
+    calls: list[str] = []
+
+    class Counting(whorl.EventLoop):
+        def run_until_complete(self, future: Any) -> Any:
+            calls.append("until complete")
+            return super().run_until_complete(future)
+
+        def run_forever(self) -> None:
+            calls.append("forever")
+            super().run_forever()
+
+    outer, inner = whorl.EventLoop(), Counting()
+    whorl.allow_nested_runs(inner)
+
+    async def main() -> None:
+        inner.run_until_complete(give(None))
+        inner.call_soon(inner.stop)
+        inner.run_forever()
+
+    outer.run_until_complete(main())
+    outer.close()
+    inner.close()
+    assert calls == ["until complete", "forever", "forever"]
 
 
 @pytest.mark.parametrize("outer_kind", [whorl.EventLoop, asyncio.SelectorEventLoop])
@@ -1208,6 +1272,94 @@ async def test_timer_that_runs_the_loop_is_called_again_afterwards(loop: whorl.E
     await ended
     await turns(2)
     assert calls == ["begins", "ends", "begins", "ends"]
+
+
+async def test_descriptor_is_written_while_its_reader_runs_the_loop(loop: whorl.EventLoop) -> None:
+    whorl.allow_nested_runs(loop)
+    ours, theirs = socket_pair("unix")
+    ended = loop.create_future()
+
+    async def send() -> str:
+        writable = loop.create_future()
+        loop.add_writer(ours, writable.set_result, None)
+        await writable
+        loop.remove_writer(ours)
+        return "sent"
+
+    def readable() -> None:
+        ours.recv(1)
+        ended.set_result(loop.run_until_complete(send()))
+
+    loop.add_reader(ours, readable)
+    theirs.send(b"x")
+    assert await ended == "sent"
+    loop.remove_reader(ours)
+    ours.close()
+    theirs.close()
+
+
+@pytest.mark.parametrize("end", ["close", "abort"])
+async def test_connection_that_ends_inside_of_its_own_callback_is_lost_afterwards(
+    loop: whorl.EventLoop, end: str
+) -> None:
+    whorl.allow_nested_runs(loop)
+    order: list[str] = []
+    lost = loop.create_future()
+
+    class Ending(asyncio.Protocol):
+        def connection_made(self, transport: Any) -> None:
+            self.transport = transport
+
+        def data_received(self, data: bytes) -> None:
+            order.append("begins")
+            loop.run_until_complete(inner(self.transport))
+            order.append("ends")
+
+        def connection_lost(self, error: Exception | None) -> None:
+            order.append("lost")
+            lost.set_result(None)
+
+    async def inner(transport: Any) -> None:
+        client.send(b"more")
+        await asyncio.sleep(0.005)
+        getattr(transport, end)()
+        await asyncio.sleep(0.005)
+
+    server = await loop.create_server(Ending, "127.0.0.1", 0)
+    with socket.create_connection(server.sockets[0].getsockname()) as client:
+        client.send(b"data")
+        await lost
+    server.close()
+    await server.wait_closed()
+    assert order == ["begins", "ends", "lost"]
+
+
+async def test_pipe_calls_back_for_writes_after_its_own_nested_run(loop: whorl.EventLoop) -> None:
+    whorl.allow_nested_runs(loop)
+    ours, theirs = socket_pair("unix")
+    pipe = Pipe(loop)
+    pipe.open(ours.detach())
+    order: list[str] = []
+
+    def received(pipe: Any, data: bytes, error: OSError | None) -> None:
+        order.append("begins")
+        if len(order) == 1:
+            loop.run_until_complete(inner())
+        order.append("ends")
+
+    async def inner() -> None:
+        theirs.send(b"more")
+        pipe.write(b"data", lambda *_: order.append("written"))
+        await asyncio.sleep(0.005)
+
+    pipe.read_start(received)
+    theirs.send(b"data")
+    while len(order) < 5:
+        await asyncio.sleep(0)
+    pipe.close()
+    theirs.close()
+    await turns(2)
+    assert sorted(order) == ["begins", "begins", "ends", "ends", "written"]
 
 
 class NotingKernel(Kernel):

@@ -171,13 +171,10 @@ class Running(Loop):
         Source: ``asyncio.loop.run_forever``.
         """
         face: Any = self
-        if self._closed:
-            self._check_closed()
-        if self._thread or events._get_running_loop() is not None:
-            if face._may_run_inside():
-                face._run_forever_inside()
-                return
-            self._check_may_run()
+        if (self._thread or events._get_running_loop() is not None) and face._may_run_inside():
+            face._run_forever_inside()
+            return
+        self._check_may_run()
         try:
             self._run_forever_setup()
             if getattr(face._run_once, "__func__", None) is run_once:
@@ -385,7 +382,8 @@ class Running(Loop):
 def run_once(loop: AnyLoop) -> None:
     """Run one turn, for programs that drive a loop by asyncio's private names.
 
-    The turn sleeps if there is nothing to do. Raises RuntimeError inside a turn: turns do not nest.
+    The turn sleeps if there is nothing to do. Raises RuntimeError inside a turn: a nested run takes care of
+    what that has half done, and this does not.
     """
     loop._step(True)
 

@@ -14,7 +14,6 @@ the time.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import weakref
 from asyncio import events
@@ -22,6 +21,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from whorl.aio.loop import nested_turns
+from whorl.aio.loop.lifecycle import Running
 from whorl.core.loop.loop import Loop
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def may_run_inside(loop: AnyLoop) -> bool:
 def run_until_complete(loop: AnyLoop, future: Any) -> Any:
     """Do what the loop's method does, while this loop or another one runs in the thread."""
     if not loop.is_running():
-        return nested_turns.call_outside(loop.run_until_complete, future)
+        return nested_turns.call_outside(Running.run_until_complete, loop, future)
     _reserve_frames(_FRAMES)
     if future is asyncio.current_task(loop):
         raise RuntimeError(f"a task cannot run the loop until it is done itself: {future!r}")
@@ -83,7 +83,7 @@ def run_until_complete(loop: AnyLoop, future: Any) -> Any:
 def run_forever(loop: AnyLoop) -> None:
     """Do what the loop's method does, while this loop or another one runs in the thread."""
     if not loop.is_running():
-        nested_turns.call_outside(loop.run_forever)
+        nested_turns.call_outside(Running.run_forever, loop)
         return
     _reserve_frames(_FRAMES)
     nested_turns.run_forever(loop)
@@ -96,7 +96,7 @@ def is_inside() -> bool:
 
 
 def run_inside(main: Awaitable[Result], debug: bool | None, run: Callable[..., Result] | None) -> Result:
-    """Do what `asyncio.run` does on the running loop, or by `run` if that makes another one."""
+    """Do what `asyncio.run` does on the running loop or, if `run` is given, on the loop that it makes."""
     if run is not None:
         return nested_turns.call_outside(functools.partial(run, main, debug=debug))  # type: ignore[no-any-return]
     loop: Any = events._get_running_loop()
@@ -108,12 +108,21 @@ def run_inside(main: Awaitable[Result], debug: bool | None, run: Callable[..., R
         result: Result = loop.run_until_complete(task)
         return result
     finally:
-        if not task.done():
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                loop.run_until_complete(task)
-        if debug is not None:
-            loop.set_debug(former)
+        try:
+            if not task.done():
+                _cancel(loop, task)
+        finally:
+            if debug is not None:
+                loop.set_debug(former)
+
+
+def _cancel(loop: Any, task: Any) -> None:
+    """Cancel the task of a run that was left, and wait for its end. An error of that is only reported."""
+    task.cancel()
+    loop.run_until_complete(asyncio.wait([task]))
+    if not task.cancelled() and task.exception() is not None:
+        context = {"message": "unhandled exception as a nested run ended", "task": task}
+        loop.call_exception_handler({**context, "exception": task.exception()})
 
 
 def _nesting(run: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,7 +1,7 @@
 """The turns of a nested run, and the running loop and task of the thread, which are left for the time.
 
-This is compiled so that no handler of a signal runs between two of its steps. An interrupt comes in the
-turns, or when all is as before.
+This is compiled so that no handler of a signal runs between two of its steps. An interrupt comes before the
+turns, in them or after them, and all is as before.
 """
 
 from __future__ import annotations
@@ -15,12 +15,15 @@ from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any
 
 from whorl.aio.interop import handle_run_hook
-from whorl.core.handle import Handle
 from whorl.core.loop.loop import Loop
+from whorl.core.states import Event
 from whorl.handles.watchers.loop_watchers import LoopWatcher
 
 if TYPE_CHECKING:
     from whorl.aio.loop_type import AnyLoop
+
+READABLE = int(Event.READABLE)
+WRITABLE = int(Event.WRITABLE)
 
 #: Where an entry, or a handle, keeps the contexts in which it calls.
 _CONTEXTS = ("_context", "_read_context", "_receive_context", "_connection_context")
@@ -96,19 +99,17 @@ def _turn_inside(loop: AnyLoop, ended: list[Any], keeps_stop: bool) -> None:
     def run_or_put_off(loop: AnyLoop, entry: Any) -> None:
         if not _ends_outer_run(entry) and not _is_entered(entry):
             run(loop, entry)
-        elif not isinstance(entry, Handle):
+        elif not isinstance(entry, LoopWatcher):  # A watcher is called in each turn.
             put_off.append(entry)
-        elif not isinstance(entry, LoopWatcher) and not _is_listed(entry, put_off):
-            put_off.append(entry)  # A watcher is called in each turn; another handle once for all its events.
 
     states: list[Any] = []
     try:
         loop._begin_nested(states, keeps_stop)
         loop._run_hook = run_or_put_off
         copy_context().run(_turn, loop, ended)
+    finally:
         if not keeps_stop:
             loop._stopping = False
-    finally:
         loop._end_nested(states, put_off)
 
 
@@ -124,19 +125,16 @@ def _ends_outer_run(entry: Any) -> bool:
     return getattr(entry, "_callback", None) is _run_until_complete_cb
 
 
-def _is_listed(entry: Any, entries: list[Any]) -> bool:
-    for other in entries:
-        if other is entry:
-            return True
-    return False
-
-
 def _is_entered(entry: Any) -> bool:
     """Return whether an outer frame has entered a context in which an entry calls."""
+    callers = [entry]
+    if getattr(entry, "is_descriptor_watch", False):
+        seen = entry._seen
+        callers = [entry.reader if seen & ~WRITABLE else None, entry.writer if seen & ~READABLE else None]
     is_entered = False
-    for holder in (entry, getattr(entry, "reader", None), getattr(entry, "writer", None)):
+    for caller in callers:
         for name in _CONTEXTS:
-            context = getattr(holder, name, None)
+            context = getattr(caller, name, None)
             if isinstance(context, Context):
                 try:
                     context.run(int)
@@ -155,7 +153,7 @@ def _leave(loop: AnyLoop | None) -> tuple[Any, ...]:
     """
     running: Any = events._get_running_loop()
     if isinstance(running, Loop):
-        running._held.push_all()  # Its callback may not end for long.
+        running._held.push_all()  # Its callback may take long to end.
     signals = getattr(getattr(running, "_host", None), "signals", None)
     former = (
         (running, [] if running is None else [swap(running, None) for swap in SWAPS]),

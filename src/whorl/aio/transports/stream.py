@@ -509,7 +509,7 @@ class StreamTransport(WriteTransport):
         return clients if isinstance(clients, ConnectionSet) else None
 
     def _may_hold(self) -> bool:
-        """Return whether the kernel may hold a write now."""
+        """Return whether the kernel may hold a write of a callback that `_count_piece` has counted."""
         return (
             self._can_hold
             and not self._unsent

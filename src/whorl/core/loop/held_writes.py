@@ -86,7 +86,7 @@ class HeldWrites:
         self.push_all()
 
     def batch_ended(self) -> None:
-        """Push what is held: no callback runs that could write more."""
+        """Push what is held: no callback goes on that could write more."""
         self.thread = self._behind = 0
         if self.streams:
             self.callback_ended()

@@ -60,9 +60,11 @@ cdef class Loop(LoopLifecycle):
     cdef object _turn(self)
     cpdef object _step(self, bint may_sleep)
     cpdef bint _may_nest(self) except -1
-    @cython.locals(held=HeldWrites, fresh=list, rest=list, batch=list, index=Py_ssize_t, stops=bint)
+    @cython.locals(
+        held=HeldWrites, fresh=list, rest=list, batch=list, index=Py_ssize_t, stops=bint, recorder=LoopRecorder
+    )
     cpdef object _begin_nested(self, list states, bint keeps_stop)
-    @cython.locals(held=HeldWrites, handle=IOHandle)
+    @cython.locals(held=HeldWrites, handle=IOHandle, recorder=LoopRecorder)
     cpdef object _end_nested(self, list states, list put_off)
     @cython.locals(away_ns=int64_t, timeout_ns=int64_t)
     cpdef int64_t _prepare_external_poll(self) except? -2

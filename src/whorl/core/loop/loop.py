@@ -388,7 +388,8 @@ class Loop(LoopLifecycle):
         fresh: list[Runnable] = []  # The outer frame keeps the list of its batch.
         batch = self._ready_swap
         moved, rest = Moved(self), [entry for entry in batch if entry is not None]
-        began = 0 if self._recorder is None else self._recorder._last_ns
+        recorder = self._recorder
+        began = 0 if recorder is None else recorder._last_ns
         stops = keeps_stop and self._stopping
         states.append(
             (self._is_driven, self._current_entry, self._callback_began, self._run_hook, began, stops)
@@ -410,8 +411,9 @@ class Loop(LoopLifecycle):
         self._is_driven, self._current_entry, self._callback_began, self._run_hook, began, stops = (
             states.pop()
         )
-        if self._recorder is not None and began:
-            self._recorder._last_ns = began  # The inner turns are a part of the callback.
+        recorder = self._recorder
+        if recorder is not None and began:
+            recorder._last_ns = began  # The inner turns are a part of the callback.
         self._stopping = self._stopping or stops
         for entry in put_off:
             if isinstance(entry, IOHandle) and not entry._edge:
