@@ -18,6 +18,7 @@ WITHOUT_CLASSES = {
     "whorl.aio.futures.task_factory",
     "whorl.aio.interop.stock",
     "whorl.aio.sockets.interest",
+    "whorl.aio.loop.nested_turns",
     "whorl.aio.loop.tasks",
     "whorl.core.lists",
     "whorl.core.threads",

@@ -8,6 +8,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Coroutine
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -77,6 +78,25 @@ def test_all_tasks_shows_ours_beside_cpythons() -> None:
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
     run(main())
+
+
+def test_tasks_may_be_made_while_the_registry_is_copied() -> None:
+    registry = compiled_tasks_loop.TaskRegistry(range(10))
+
+    def trace(frame: FrameType, event: str, argument: object) -> Any:
+        if frame.f_code is compiled_tasks_loop.TaskRegistry.__iter__.__code__:
+            frame.f_trace_opcodes = True
+            registry.add(len(registry))  # as another thread may between any two opcodes
+            return trace
+        return None
+
+    former = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        copied = registry.copy()
+    finally:
+        sys.settrace(former)
+    assert set(range(10)) < set(copied)
 
 
 def test_all_tasks_shows_what_threads_make_while_the_first_loop_opens(

@@ -48,7 +48,7 @@ class TaskRegistry(set[Any]):
     """
 
     def __iter__(self) -> Iterator[Any]:
-        yield from list(super().__iter__())
+        yield from set(self)  # A copy, made in one call: other threads make tasks meanwhile.
         for task in living_tasks():
             yield weakref.ref(task)
 
