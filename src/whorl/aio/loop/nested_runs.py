@@ -140,9 +140,9 @@ def _nesting(run: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _reserve_frames(count: int) -> None:
-    """Raise RecursionError if there is no room for so many frames.
+    """Raise RecursionError if there is no room for so many frames, called from C.
 
     A task whose step finds no room never goes on, and who waits for it would wait for ever.
     """
     if count:
-        _reserve_frames(count - 1)
+        next(map(_reserve_frames, (count - 1,)))  # by C, which has a limit of its own since 3.12
