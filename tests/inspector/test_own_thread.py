@@ -111,6 +111,13 @@ def test_a_call_is_made_in_the_loops_thread(no_gil: None) -> None:
     assert (is_over, called) == (True, [threading.get_ident()])
 
 
+def test_uncompiled_a_call_is_made_in_the_loops_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_thread, "COMPILED", False)
+    called: list[int] = []
+    is_over = read_in_a_thread(lambda loop: call(loop, lambda loop: called.append(threading.get_ident()), 60))
+    assert (is_over, called) == (True, [threading.get_ident()])
+
+
 def test_a_call_of_a_busy_loop_is_made_when_it_goes_on(no_gil: None) -> None:
     called: list[int] = []
     answers: list[bool] = []

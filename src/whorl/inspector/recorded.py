@@ -51,7 +51,7 @@ class Memory:
     def close(self) -> None:
         """Let go of the memory. Nobody writes it from here on."""
         self.recorder.abandon()
-        if own_thread.has_gil():  # else other threads may be letting go of it, which `close` does not bear
+        if own_thread.may_change():  # else others may be letting go of it, which `close` does not bear
             with contextlib.suppress(BufferError):  # It ends with the last that has it.
                 self.memory.close()
 
@@ -131,7 +131,7 @@ class Recorded:
         if memory.path is not None and self._settings.recording is True:
             with contextlib.suppress(OSError):
                 os.unlink(memory.path)
-        if own_thread.has_gil() or not memory.recorder.is_written():
+        if own_thread.may_change() or not memory.recorder.is_written():
             memory.close()  # else it ends with the last loop that writes it
 
     def fork_ended(self) -> None:
@@ -328,9 +328,10 @@ class Recorded:
         real = self._real  # without the lock: the collector runs anywhere, also where the lock is held
         if real is not None and self._pid == os.getpid():
             loop = self._number_of_loop_here()
-            real.recorder.note(
-                layout.COLLECTED, at_ns=began_ns, took_ns=took_ns, subject=generation, loop=loop
-            )
+            with contextlib.suppress(ValueError):  # Another thread has ended the recording by now.
+                real.recorder.note(
+                    layout.COLLECTED, at_ns=began_ns, took_ns=took_ns, subject=generation, loop=loop
+                )
 
     def _number_of_loop_here(self) -> int:
         """Return the number of the loop that runs in this thread; 0 if none does."""

@@ -7,11 +7,13 @@ import gc
 import json
 import os
 import re
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -19,6 +21,8 @@ import pytest
 import whorl
 from tests.core.loop_fakes import SECOND, ObedientClock
 from whorl.core import Kernel, Loop, Probe, figures
+from whorl.core.loop import execution
+from whorl.core.loop.loop import COMPILED
 from whorl.core.recording import layout
 from whorl.core.recording.loop_recorder import LoopRecorder, open_loop
 from whorl.core.recording.recorder import Recorder
@@ -249,6 +253,52 @@ def test_abandoned_memory_is_not_written(recorded: Recorded, loop: Loop, clock: 
     assert loop.histograms() != figures
     with pytest.raises(ValueError, match="abandoned"):
         recorded.recorder.note(layout.MARK)
+
+
+@pytest.mark.skipif(COMPILED, reason="compiled, no other thread runs between these steps")
+def test_recording_may_be_abandoned_between_any_two_steps_of_an_event(recorded: Recorded) -> None:
+    steps = 0
+
+    def trace(frame: FrameType, event: str, argument: object) -> Any:
+        nonlocal steps
+        if "/core/recording/" not in frame.f_code.co_filename:
+            return None
+        frame.f_trace_opcodes = True
+        steps += event == "opcode"
+        if steps == wanted:
+            recorded.recorder._view = None
+        return trace
+
+    former, view = sys.gettrace(), recorded.recorder._view
+    for wanted in range(1, 1_000):
+        steps, recorded.recorder._view = 0, view
+        sys.settrace(trace)
+        try:
+            recorded.recorder._put(0, 1, layout.MARK, 0, 0, 0)
+        finally:
+            sys.settrace(former)
+        if steps < wanted:
+            break
+    assert wanted > 10
+
+
+@pytest.mark.skipif(COMPILED, reason="compiled, nothing of a recording fails here")
+def test_batch_stays_in_the_queue_if_its_recording_fails(
+    recorded: Recorded, loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: object) -> None:
+        monkeypatch.undo()
+        raise LookupError("the recording's")
+
+    called: list[int] = []
+    recorded.watch(loop)
+    monkeypatch.setattr(execution, "begin_batch_of", fail)
+    loop.call_soon(called.append, 1)
+    loop.call_soon(called.append, 2)
+    with pytest.raises(LookupError, match="the recording's"):
+        loop.run()
+    loop.run()
+    assert called == [1, 2]
 
 
 # Callbacks.

@@ -11,6 +11,7 @@ from typing import Any
 
 import whorl
 from whorl import Loop
+from whorl.aio.connections.datagram_transport import DatagramTransport
 from whorl.handles import Timer
 from whorl.inspector.tables.handles import HandleFigures, handles, is_of_loop
 
@@ -166,6 +167,19 @@ def test_the_machines_loop_has_a_table_too() -> None:
     timer.close()
     loop.run()
     loop.close()
+
+
+def test_a_handle_that_is_just_being_made_is_left_out() -> None:
+    async def main() -> list[HandleFigures]:
+        loop: Any = asyncio.get_running_loop()
+        half_made = DatagramTransport.__new__(DatagramTransport)
+        loop._transports.add(1_000, half_made)
+        try:
+            return handles(loop)
+        finally:
+            loop._transports.discard(1_000, half_made)
+
+    assert [row.kind for row in whorl.run(main())] == ["wakeup"]
 
 
 def test_handles_of_a_program_that_opens_none_are_the_loops_own() -> None:

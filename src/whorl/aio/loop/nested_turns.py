@@ -14,7 +14,7 @@ from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any
 
 from whorl.aio.interop import handle_run_hook
-from whorl.aio.loop.lifecycle import _run_until_complete_cb
+from whorl.aio.loop.lifecycle import _run_until_complete_cb  # type: ignore[attr-defined]
 from whorl.core.loop.loop import Loop
 from whorl.core.states import Event
 from whorl.handles.watchers.loop_watchers import LoopWatcher

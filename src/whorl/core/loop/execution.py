@@ -252,12 +252,12 @@ class LoopExecution(LoopState):
         held = self._held
         collects = held.collects
         followed = collects or timed or recorder is not None
-        if recorder is not None:
-            begin_batch_of(self, recorder)
         if not cython.compiled:
             entry: Any = None  # An interrupt may come before the first entry is taken.
         try:
             held.thread = self._thread
+            if recorder is not None:
+                begin_batch_of(self, recorder)
             if timed:
                 self._callback_began = self._kernel.now()
             while done < size:

@@ -36,8 +36,11 @@ if not cython.compiled:
         recorder: Recorder, at: int, took: int, kind: int, flags: int, loop: int, subject: int
     ) -> None:
         """Write an event at the ring's next place."""
+        view = recorder._view  # Another thread may abandon the recording between two steps of this.
+        if view is None:
+            return
         place = recorder._ring_at + recorder._place * layout.EVENT.size
-        layout.EVENT.pack_into(recorder._view, place, at, took, kind, flags, loop & 0xFFFF, subject)
+        layout.EVENT.pack_into(view, place, at, took, kind, flags, loop & 0xFFFF, subject)
         recorder._words[WRITTEN] += 1
         recorder._place = (recorder._place + 1) % recorder._event_count
 

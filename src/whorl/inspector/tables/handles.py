@@ -72,7 +72,7 @@ def handles(loop: Any) -> list[HandleFigures]:
 
 
 def rows(loop: Any) -> Iterator[HandleFigures]:
-    """Yield the handles of a loop as they come."""
+    """Yield the handles of a loop as they come, but for one that the loop's thread is just making."""
     found: dict[int, Any] = {}
     for source in (_transports_of, _watched_by, _open_handles):
         for handle in _copied(source, loop):
@@ -80,7 +80,11 @@ def rows(loop: Any) -> Iterator[HandleFigures]:
     left = list(found.values())
     found.clear()
     while left:
-        yield _figures(left.pop())
+        try:
+            row = _figures(left.pop())
+        except AttributeError:  # It has not all of its parts yet.
+            continue
+        yield row
 
 
 def arranged(found: list[HandleFigures]) -> list[HandleFigures]:

@@ -1,8 +1,11 @@
-"""Reading what belongs to a loop: without the GIL, in the thread of the loop.
+"""Reading and changing what belongs to a loop: where threads would meet, in the thread of the loop.
 
 Without the GIL, an object may be freed while another thread reads the reference to it. The reference may be a
 field of a compiled object, or of a coroutine, a frame or a future of CPython's. Only the loop's thread may
 follow them.
+
+Uncompiled, threads take turns between any two instructions, so also inside of a method of a recorder. Another
+thread may read then, but not change.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from whorl.core.loop.loop import Loop
+from whorl.core.loop.loop import COMPILED, Loop
 from whorl.inspector.watching import looks
 
 Result = TypeVar("Result")
@@ -31,6 +34,11 @@ class NotKnown(RuntimeError):
 def has_gil() -> bool:
     """Return whether one thread runs at a time."""
     return bool(getattr(sys, "_is_gil_enabled", lambda: True)())
+
+
+def may_change() -> bool:
+    """Return whether a thread may change a loop's recorder: never inside of a call of the loop's own thread."""
+    return COMPILED and has_gil()
 
 
 def read(loop: Any, table: Callable[[Any], Result], patience: float = PATIENCE) -> Result:
@@ -52,10 +60,10 @@ def read(loop: Any, table: Callable[[Any], Result], patience: float = PATIENCE) 
 def call(loop: Any, action: Callable[[Any], object], patience: float = PATIENCE) -> bool:
     """Call `action(loop)`; return whether that is over. Any thread may call this.
 
-    Without the GIL, the loop's thread calls it. A loop that is stuck, or does not run, does so when it goes
-    on. One that is closed, or is being closed, never does. Raises what the action raised.
+    Without the GIL, or uncompiled, the loop's thread calls it. A loop that is stuck, or does not run, does so
+    when it goes on. One that is closed, or is being closed, never does. Raises what the action raised.
     """
-    if has_gil() or _may_read(loop):
+    if may_change() or _may_read(loop):
         action(loop)
         return True
     question = _Question(loop, action)
