@@ -17,8 +17,8 @@ import pytest
 from _pytest.runner import runtestprotocol
 
 import whorl
+from tests.core.kernel.fault_injection import FaultKernel, FaultRates
 from tests.seeds import seeds_of_run
-from whorl.core.kernel.fault_injection import FaultKernel, FaultRates
 
 #: The tests of the data path: each of them runs for all seeds.
 DATA_PATH = {

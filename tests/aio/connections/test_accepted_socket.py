@@ -18,8 +18,8 @@ import pytest
 import whorl
 from tests.aio.compare_with_asyncio import is_as_in_asyncio
 from tests.aio.sockets_for_tests import Recorder, turns
+from tests.core.kernel.fault_injection import FaultKernel
 from whorl.core import Kernel
-from whorl.core.kernel.fault_injection import FaultKernel
 
 pytestmark = pytest.mark.usefixtures("no_leak")
 

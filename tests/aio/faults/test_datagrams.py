@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.aio.faults.test_streams import World, replay, run, seeds
-from whorl.core.kernel.fault_injection import FaultRates
+from tests.core.kernel.fault_injection import FaultRates
 
 pytestmark = pytest.mark.faults
 

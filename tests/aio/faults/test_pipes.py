@@ -15,7 +15,7 @@ import pytest
 import whorl
 from tests.aio.faults.test_streams import replay, run, seeds
 from tests.aio.scenarios import Listener, World, digest
-from whorl.core.kernel.fault_injection import FaultKernel, FaultRates
+from tests.core.kernel.fault_injection import FaultKernel, FaultRates
 
 pytestmark = [pytest.mark.faults, pytest.mark.usefixtures("no_leak")]
 

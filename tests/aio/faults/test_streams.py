@@ -24,10 +24,10 @@ from tests.aio.scenarios import (
     files_among_writes,
     many_connections,
 )
+from tests.core.kernel.fault_injection import FaultKernel, FaultRates
 from tests.core.loop_fakes import SECOND
 from tests.seeds import seeds_of_run
 from whorl.aio.connections import server as server_module
-from whorl.core.kernel.fault_injection import FaultKernel, FaultRates
 
 pytestmark = pytest.mark.faults
 

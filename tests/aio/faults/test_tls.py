@@ -34,7 +34,7 @@ from tests.aio.scenarios import (
     writelines_of_all_kinds,
 )
 from tests.aio.tls_contexts import client_context, server_context
-from whorl.core.kernel.fault_injection import FaultRates
+from tests.core.kernel.fault_injection import FaultRates
 
 pytestmark = pytest.mark.faults
 

@@ -21,9 +21,9 @@ import pytest
 import whorl
 from tests.aio.sockets_for_tests import settled_descriptors
 from tests.core.conftest import open_descriptors
+from tests.core.kernel.fault_injection import FaultKernel, FaultRates
 from whorl import fs
 from whorl.core import Host, Kernel
-from whorl.core.kernel.fault_injection import FaultKernel, FaultRates
 from whorl.handles import ThreadPool, Work
 
 pytestmark = pytest.mark.usefixtures("kernel")

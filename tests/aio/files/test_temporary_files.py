@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from tests.core.kernel.fault_injection import FaultKernel, FaultRates
 from whorl import fs
 from whorl.core import Kernel
-from whorl.core.kernel.fault_injection import FaultKernel, FaultRates
 
 pytestmark = pytest.mark.usefixtures("kernel", "nothing_left")
 

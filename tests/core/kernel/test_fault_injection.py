@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from tests.core.kernel.fault_injection import FaultKernel, FaultRates
 from tests.core.loop_fakes import SECOND, Watcher, run_turns
 from whorl.core import Event, Kernel, Loop
-from whorl.core.kernel.fault_injection import FaultKernel, FaultRates
 from whorl.core.kernel.sockets import ACCEPTS_DESCRIPTORS
 
 NONE = FaultRates(*[0.0] * len(FaultRates._fields))

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 import whorl
+from tests.core.kernel.fault_injection import FaultKernel, FaultRates
 from tests.handles.streams.test_tcp import NEEDS_IPV6
 from whorl.core import Event, Kernel, Loop, RunMode
-from whorl.core.kernel.fault_injection import FaultKernel, FaultRates
 from whorl.handles import UDP, Idle, Poll, Timer, UdpSend
 
 LOCAL = ("127.0.0.1", 0)

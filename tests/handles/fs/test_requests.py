@@ -19,9 +19,9 @@ import pytest
 
 import whorl
 from tests.core.conftest import open_descriptors
+from tests.core.kernel.fault_injection import FaultKernel, FaultRates
 from tests.core.loop_fakes import in_child, refuse_system_call
 from whorl.core import Host, Kernel, Loop, RunMode
-from whorl.core.kernel.fault_injection import FaultKernel, FaultRates
 from whorl.handles import FsRequest, ThreadPool, Work, fs
 
 #: Nothing is answered from memory: every request goes to a thread.

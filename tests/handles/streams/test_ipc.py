@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from tests.core.kernel.fault_injection import FaultKernel, FaultRates
 from tests.handles.pairs import Ended
 from whorl.core import Event, Loop, RunMode
-from whorl.core.kernel.fault_injection import FaultKernel, FaultRates
 from whorl.handles import TCP, UDP, HandleKind, Pipe, Process, Stdio, Timer
 
 MUCH = 1024 * 1024
