@@ -49,7 +49,6 @@ REPLACED = {
     "_end_rest": "_retry",
     "ENDED": "EOF",
     "_ended_elsewhere": "_exit_seen_by_thread",
-    "_ends_without_turns": "_complete_shutdown_inline",
     "_entry_failed": "_report_callback_error",
     "_face": "_event_loop",
     "_fed": "_is_pending",

@@ -85,10 +85,6 @@ def is_stock_socket() -> bool:
         return stock.is_stock_socket(sock)
 
 
-def has_stock_loop_methods() -> bool:
-    return stock.has_stock_loop_methods(whorl.EventLoop)
-
-
 def has_stock_connection_methods() -> bool:
     return stock.has_stock_connection_methods(whorl.EventLoop)
 
@@ -158,10 +154,6 @@ ASSUMPTIONS: dict[Question, list[tuple[Any, str]]] = {
         *((socket.socket, name) for name in ("accept", "connect", "recv", "recv_into", "send", "sendmsg")),
     ],
     is_stock_socket: [],
-    has_stock_loop_methods: [
-        (whorl.EventLoop, name)
-        for name in "_run_once call_at call_soon create_task get_debug run_forever stop time".split()
-    ],
     has_stock_connection_methods: [(whorl.EventLoop, name) for name in stock.CONNECTION_METHODS],
 }
 
@@ -216,10 +208,3 @@ def test_other_sockets_are_not_taken_for_cpythons() -> None:
 
     with Own() as own:
         assert not stock.is_stock_socket(own)
-
-
-def test_other_classes_of_loops_are_not_taken_for_ours() -> None:
-    class Own(whorl.EventLoop):
-        """A program's own."""
-
-    assert not stock.has_stock_loop_methods(Own)

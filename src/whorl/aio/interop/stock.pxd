@@ -25,7 +25,6 @@ cdef ClassSnapshot _METHODS_OF_STREAMS
 cdef ClassSnapshot _CONSTRUCTORS_OF_STREAMS
 cdef ClassSnapshot _METHODS_OF_EXECUTOR
 cdef ClassSnapshot _METHODS_OF_SOCKETS
-cdef dict _METHODS_OF_LOOPS
 cdef dict _CONNECTION_METHODS_OF_LOOPS
 cdef dict _LAST_SUBCLASS
 cdef tuple _FACTORIES_OF_CLIENTS
@@ -52,8 +51,6 @@ cpdef bint is_stock_executor(object executor) except -1
 cpdef bint has_stock_run_in_executor(object loop) except -1
 cpdef bint has_stock_sockets() except -1
 cpdef bint is_stock_socket(object sock) except -1
-@cython.locals(methods=ClassSnapshot)
-cpdef bint has_stock_loop_methods(object kind) except -1
 @cython.locals(methods=ClassSnapshot)
 cpdef bint has_stock_connection_methods(object kind) except -1
 cdef ClassSnapshot _methods_of_subclass(object kind)

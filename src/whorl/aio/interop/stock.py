@@ -349,27 +349,14 @@ def is_stock_socket(sock: Any) -> bool:
 
 # Loops of our own.
 
-_METHODS_OF_LOOPS: dict[type, ClassSnapshot] = {}
+_run_in_executor: Any = None
 
 
 def snapshot_methods(kind: type) -> None:
-    """Note the methods of our own class of loops that are called, to notice when somebody replaces one."""
-    _METHODS_OF_LOOPS[kind] = _snapshot(
-        (kind, "_run_once call_at call_soon create_task get_debug run_forever stop time")
-    )
-    # Those that come at their first use are noted as they stand in the class.
+    """Note methods of our own class of loops, as they stand there, to notice when somebody replaces one."""
     _NOTED_OF_LOOPS[kind] = {name: found_in(kind, name) for name in CONNECTION_METHODS}
     global _run_in_executor
     _run_in_executor = found_in(kind, "run_in_executor")
-
-
-def has_stock_loop_methods(kind: type) -> bool:
-    """Return whether a class of loops is ours with all that runs call; if not, shutting down takes turns."""
-    methods = _METHODS_OF_LOOPS.get(kind)
-    return methods is not None and methods.is_current()
-
-
-_run_in_executor: Any = None
 
 
 def has_stock_run_in_executor(loop: Any) -> bool:

@@ -1,6 +1,5 @@
 from libc.stdint cimport int64_t
 
-from whorl.aio.interop.stock cimport has_stock_loop_methods
 from whorl.core.loop.loop cimport Loop
 
 
@@ -22,7 +21,6 @@ cdef class Running(Loop):
     cdef public object _transports
     cdef public object slow_callback_duration
 
-    cdef bint _complete_shutdown_inline(self, object coroutine) except -1
     cdef object _ensure_future(self, object future)
     cdef object _run_turns_of_others(self)
     cdef object _check_may_run(self)

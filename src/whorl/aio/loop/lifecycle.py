@@ -15,10 +15,8 @@ from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from whorl.aio.interop import handle_run_hook
-from whorl.aio.interop.stock import has_stock_loop_methods
 from whorl.aio.interop.stock import snapshot_methods as snapshot_methods  # for the rooms below
 from whorl.aio.loop import async_generators, clock, exception_handler
-from whorl.aio.threads import executor_end
 from whorl.aio.transports.fd_table import TransportTable
 from whorl.core.callback import Callback
 from whorl.core.loop.lifecycle import UNCHANGED
@@ -59,10 +57,6 @@ _CALLER = 1 if cython.compiled else 2  # frames from a warning to the caller: co
 
 _ask_for_debug_mode: Any = coroutines._is_debug_mode  # type: ignore[attr-defined]
 _DEBUG_VARIABLE = os.fsencode("PYTHONASYNCIODEBUG")
-
-
-_SHUTDOWN_ASYNCGENS = async_generators.shutdown_asyncgens.__code__
-_SHUTDOWN_EXECUTOR = executor_end.shutdown_default_executor.__code__
 
 
 def starts_in_debug_mode() -> bool:
@@ -208,8 +202,6 @@ class Running(Loop):
             if face._may_run_inside():
                 return face._run_until_complete_inside(future)  # type: ignore[no-any-return]
             self._check_running()
-        if type(future) is CoroutineType and self._complete_shutdown_inline(future):
-            return None  # type: ignore[return-value]  # what these coroutines return
         is_ours = type(future) is CoroutineType or not asyncio.futures.isfuture(future)
         awaited: Any = self._ensure_future(future)
         if is_ours:
@@ -228,40 +220,6 @@ class Running(Loop):
             raise RuntimeError("Event loop stopped before Future completed.")
         result: Result = awaited.result()
         return result
-
-    def _complete_shutdown_inline(self, coroutine: Any) -> bool:
-        """Do what `shutdown_asyncgens` or `shutdown_default_executor` does if nothing is to be shut down.
-
-        Returns False, and does nothing, for other coroutines. It does so too unless it is certain that
-        nothing else would happen in the turns that such a coroutine takes.
-        """
-        code = coroutine.cr_code
-        ends_asyncgens = code is _SHUTDOWN_ASYNCGENS
-        if not ends_asyncgens and code is not _SHUTDOWN_EXECUTOR:
-            return False
-        face: Any = self
-        frame = coroutine.cr_frame
-        if (
-            self._known_asyncgens
-            or self._default_executor is not None
-            or self._task_factory is not None
-            or self._children
-            or not has_stock_loop_methods(type(self))
-            or face.__dict__
-            or handle_run_hook.patched_run() is not None
-            or not self._is_quiet()
-            or frame is None
-            or coroutine.cr_running
-            or coroutine.cr_suspended
-            or frame.f_locals["loop"] is not self
-        ):
-            return False
-        coroutine.close()
-        if ends_asyncgens:
-            self._asyncgens_shutdown_called = True
-        else:
-            self._executor_shutdown_called = True
-        return True
 
     def _ensure_future(self, future: Any) -> Any:
         """Return the result of `asyncio.ensure_future`, in fewer steps for the usual argument."""

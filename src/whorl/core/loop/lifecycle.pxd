@@ -26,4 +26,3 @@ cdef class LoopLifecycle(LoopExecution):
     cpdef object _begin_run(self)
     @cython.locals(now=int64_t)
     cpdef object _end_run(self)
-    cdef bint _is_quiet(self) except -1

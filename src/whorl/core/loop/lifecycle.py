@@ -207,33 +207,6 @@ class LoopLifecycle(LoopExecution):
         own = self._wakeup, self._signals
         return self.walk() + [handle for handle in watched if handle is not own[0] and handle is not own[1]]
 
-    def _is_quiet(self) -> bool:
-        """Return whether a turn would find nothing to do, and no probe or simulation observes it."""
-        if (
-            self._ready_queue
-            or self._pending
-            or self._inbox
-            or self._has_sent_async
-            or self._async_handles
-            or self._stopping
-            or self._handles
-            or self._closing_handles
-            or self._idle_handles
-            or self._prepare_handles
-            or self._check_handles
-            or self._active_handles
-            or self._active_requests
-            or self._signal_handles
-            or len(self._timer_queue)
-            or self._time_replaced
-            or self._debug
-            or self._observed
-            or not self._kernel.may_skip_polls  # a simulated world counts the calls
-            or not self._is_in_creating_process()
-        ):
-            return False
-        return self._poller.watches_only(self._wakeup, self._signals)
-
     def _is_in_creating_process(self) -> bool:
         """Return whether the loop belongs to this process, and not to one that it was forked from."""
         return self._process_id == self._host.process_id()

@@ -50,7 +50,6 @@ cdef class Poller:
     cpdef object close(self)
     cpdef int fileno(self) except -2
     cpdef IOHandle find(self, int fd)
-    cpdef bint watches_only(self, IOHandle wakeup, IOHandle signals) except -1
     @cython.locals(table=list, missing=Py_ssize_t, place=Py_ssize_t)
     cpdef object _register(self, IOHandle handle, int interest)
     cpdef object _unregister(self, IOHandle handle)

@@ -214,10 +214,6 @@ class Poller:
         """Return all watched handles, in order of their descriptors."""
         return [handle for handle in self._table if handle is not None]
 
-    def watches_only(self, wakeup: IOHandle, signals: IOHandle | None) -> bool:
-        """Return whether it watches nothing besides these two; a poller that does not know returns False."""
-        return False
-
     def _register(self, handle: IOHandle, interest: int) -> None:
         """Enter the handle in the table, with its interest."""
         table = self._table

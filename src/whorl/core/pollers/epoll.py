@@ -411,13 +411,6 @@ class EpollPoller(Poller):
         """Return the name for `poller_name`."""
         return "epoll"
 
-    def watches_only(self, wakeup: IOHandle, signals: IOHandle | None) -> bool:
-        """Return whether it watches nothing besides these two."""
-        for handle in self._table:
-            if handle is not None and handle is not wakeup and handle is not signals:
-                return False
-        return True
-
     def fileno(self) -> int:
         """Return the descriptor of the outer epoll, which is readable when something is ready."""
         self._end_watch()
