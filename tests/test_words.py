@@ -24,7 +24,7 @@ REPLACED = {
     "_ask_all": "_arm_all",
     "ask_for_events": "call_process_events",
     "_ask_openssl": "_call_openssl",
-    "_asked": "_is_armed, _given_when, _ask_file",
+    "_asked": "_is_armed, _given_when",
     "asyncgen_began": "asyncgen_firstiter",
     "asyncgen_dropped": "asyncgen_finalizer",
     "attempt_failed": "report_pending_error",

@@ -34,25 +34,13 @@ from whorl.aio.files.os_functions import (
     walk,
 )
 from whorl.aio.files.path import Path
-from whorl.aio.files.spooled import SpooledTemporaryFile
-from whorl.aio.files.temporary import (
-    NamedTemporaryFile,
-    TemporaryDirectory,
-    TemporaryFile,
-    gettempdir,
-    mkdtemp,
-    mkstemp,
-)
+from whorl.aio.files.temporary import gettempdir, mkdtemp, mkstemp
 from whorl.aio.files.whole_file import read_bytes, read_text, write_bytes, write_text
 
 __all__ = [
     "Entry",
     "File",
-    "NamedTemporaryFile",
     "Path",
-    "SpooledTemporaryFile",
-    "TemporaryDirectory",
-    "TemporaryFile",
     "access",
     "chmod",
     "chown",

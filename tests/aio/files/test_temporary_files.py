@@ -1,4 +1,4 @@
-"""Temporary files and directories: as those of `tempfile`, and gone whatever happens."""
+"""New files and directories: their names are those of `tempfile`, and a cancelled call leaves nothing."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from typing import Any
 
 import pytest
 
+import whorl
+from tests.aio.sockets_for_tests import settled_descriptors
+from tests.core.conftest import open_descriptors
 from tests.core.kernel.fault_injection import FaultKernel, FaultRates
 from whorl import fs
 from whorl.core import Kernel
@@ -34,143 +37,6 @@ def nothing_left(tmp_path: Path) -> Iterator[None]:
     assert os.listdir(tmp_path) == []
 
 
-async def test_a_temporary_file_has_no_name(tmp_path: Path) -> None:
-    async with fs.TemporaryFile(dir=tmp_path) as file:
-        assert os.listdir(tmp_path) == []
-        assert file.name == file.fileno()
-        assert await file.write(b"abc") == 3
-        await file.seek(0)
-        assert await file.read() == b"abc"
-        assert stat.S_IMODE(os.fstat(file.fileno()).st_mode) == 0o600
-        assert not os.get_inheritable(file.fileno())
-    assert file.closed
-
-
-async def test_a_temporary_file_may_be_awaited_and_be_text(tmp_path: Path) -> None:
-    file = await fs.TemporaryFile("w+", encoding="latin-1", newline="\r\n", dir=tmp_path, errors="replace")
-    await file.write("\xe4\u2713\n")
-    await file.flush()
-    assert os.pread(file.fileno(), 10, 0) == b"\xe4?\r\n"
-    await file.close()
-
-
-async def test_a_named_file_is_removed_when_it_is_closed(tmp_path: Path) -> None:
-    file = await fs.NamedTemporaryFile(suffix=".end", prefix="begin-", dir=tmp_path)
-    (name,) = os.listdir(tmp_path)
-    assert file.name == str(tmp_path / name)
-    assert name.startswith("begin-")
-    assert name.endswith(".end")
-    await file.write(b"content")
-    await file.flush()
-    assert (tmp_path / name).read_bytes() == b"content"
-    await file.close()
-    assert os.listdir(tmp_path) == []
-    await file.close()
-
-
-async def test_a_named_file_stays_without_delete(tmp_path: Path) -> None:
-    async with fs.NamedTemporaryFile("w", dir=tmp_path, delete=False) as file:
-        await file.write("stays")
-    assert Path(file.name).read_text() == "stays"
-    os.remove(file.name)
-
-
-async def test_temporary_file_without_delete_on_close_is_removed_by_async_with(tmp_path: Path) -> None:
-    async with fs.NamedTemporaryFile(dir=tmp_path, delete_on_close=False) as file:
-        await file.write(b"read by others")
-        await file.close()
-        assert Path(file.name).read_bytes() == b"read by others"
-    assert os.listdir(tmp_path) == []
-    async with await fs.NamedTemporaryFile(dir=tmp_path, delete_on_close=False) as file:
-        await file.close()
-        assert os.listdir(tmp_path)
-
-
-async def test_a_named_file_that_was_moved_away_is_no_error(tmp_path: Path) -> None:
-    async with fs.NamedTemporaryFile(dir=tmp_path) as file:
-        os.rename(file.name, tmp_path / "moved")
-    os.remove(tmp_path / "moved")
-
-
-async def test_a_named_file_that_nobody_closed_is_removed(tmp_path: Path) -> None:
-    holder: list[Any] = [await fs.NamedTemporaryFile(dir=tmp_path)]
-    with pytest.warns(ResourceWarning, match="unclosed file"):
-        holder.clear()
-
-
-async def test_temporary_files_and_directories_are_removed_on_cancellation(tmp_path: Path) -> None:
-    async def write() -> None:
-        async with fs.NamedTemporaryFile(dir=tmp_path) as file:
-            await file.write(b"x")
-            inside.set()
-            await asyncio.sleep(3600)
-
-    async def tidy() -> None:
-        async with fs.TemporaryDirectory(dir=tmp_path) as folder:
-            Path(folder, "file").touch()
-            inside.set()
-            await asyncio.sleep(3600)
-
-    for work in (write, tidy):
-        for again in (False, True):
-            inside = asyncio.Event()
-            task = asyncio.create_task(work())
-            await inside.wait()
-            task.cancel()
-            if again:
-                await asyncio.sleep(0)
-                task.cancel()
-            await asyncio.wait([task])
-            while os.listdir(tmp_path):
-                await asyncio.sleep(0.001)
-
-
-async def test_an_opening_that_is_cancelled_leaves_nothing(tmp_path: Path) -> None:
-    async def enter(manager: Any) -> None:
-        async with manager:
-            await asyncio.sleep(3600)
-
-    for steps in range(4):
-        for make in (fs.TemporaryFile, fs.NamedTemporaryFile, fs.TemporaryDirectory):
-            task = asyncio.create_task(enter(make(dir=tmp_path)))
-            for _ in range(steps):
-                await asyncio.sleep(0)
-            task.cancel()
-            await asyncio.wait([task])
-    while os.listdir(tmp_path):
-        await asyncio.sleep(0.001)
-
-
-async def test_a_temporary_directory_goes_with_all_that_is_in_it(tmp_path: Path) -> None:
-    async with fs.TemporaryDirectory(suffix=".d", prefix="x", dir=tmp_path) as folder:
-        assert os.path.basename(folder).startswith("x")
-        assert folder.endswith(".d")
-        assert stat.S_IMODE(os.stat(folder).st_mode) == 0o700
-        os.makedirs(os.path.join(folder, "a", "b"))
-        Path(folder, "a", "file").write_text("x")
-    assert not os.path.exists(folder)
-
-
-async def test_a_temporary_directory_may_be_awaited_and_kept(tmp_path: Path) -> None:
-    directory = await fs.TemporaryDirectory(dir=tmp_path)
-    assert os.path.isdir(directory.name)
-    with pytest.raises(RuntimeError):
-        await directory
-    await directory.cleanup()
-    await directory.cleanup()
-    async with fs.TemporaryDirectory(dir=tmp_path, delete=False) as folder:
-        pass
-    os.rmdir(folder)
-
-
-async def test_errors_of_removing_are_raised_or_ignored(tmp_path: Path) -> None:
-    async with fs.TemporaryDirectory(dir=tmp_path, ignore_cleanup_errors=True) as folder:
-        os.rename(folder, tmp_path / "elsewhere")
-        Path(folder).touch()
-    os.remove(folder)
-    os.rmdir(tmp_path / "elsewhere")
-
-
 async def test_names_are_those_of_tempfile(tmp_path: Path) -> None:
     fd, path = await fs.mkstemp(".s", "p", tmp_path)
     assert os.path.basename(path).startswith("p")
@@ -188,13 +54,40 @@ async def test_names_are_those_of_tempfile(tmp_path: Path) -> None:
         await fs.mkdtemp(b"x", "y")
 
 
+async def test_temporary_names_are_for_their_owner_only(tmp_path: Path) -> None:
+    fd, path = await fs.mkstemp(dir=tmp_path)
+    assert stat.S_IMODE(os.fstat(fd).st_mode) == 0o600
+    assert not os.get_inheritable(fd)
+    os.close(fd)
+    os.remove(path)
+    folder = await fs.mkdtemp(dir=tmp_path)
+    assert stat.S_IMODE(os.stat(folder).st_mode) == 0o700
+    os.rmdir(folder)
+
+
+async def test_cancelled_mkstemp_and_mkdtemp_leave_nothing(tmp_path: Path, loop: whorl.EventLoop) -> None:
+    def remove_file(made: tuple[int, str]) -> None:
+        os.close(made[0])
+        os.remove(made[1])
+
+    async def make_and_remove(make: Any, remove: Any) -> None:
+        remove(await make(dir=tmp_path))
+
+    before = await settled_descriptors()
+    for steps in range(4):
+        for make, remove in ((fs.mkstemp, remove_file), (fs.mkdtemp, os.rmdir)):
+            task = asyncio.create_task(make_and_remove(make, remove))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait([task])
+    while loop.metrics().active_requests:
+        await asyncio.sleep(0)
+    assert os.listdir(tmp_path) == []
+    assert open_descriptors() == before
+
+
 async def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
-    nowhere = tmp_path / "nowhere"
-    with pytest.raises(FileNotFoundError):
-        await fs.TemporaryFile(dir=nowhere)
-    with pytest.raises(FileNotFoundError):
-        await fs.mkdtemp(dir=nowhere)
-    with pytest.raises(FileNotFoundError):
-        await fs.TemporaryDirectory(dir=nowhere)
-    with pytest.raises(ValueError, match="mode"):
-        fs.NamedTemporaryFile("q")
+    for make in (fs.mkstemp, fs.mkdtemp):
+        with pytest.raises(FileNotFoundError):
+            await make(dir=tmp_path / "nowhere")
