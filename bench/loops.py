@@ -32,7 +32,6 @@ CONFIGURED: dict[str, dict[str, Any]] = {  # their options (`configure`)
     "whorl-spinning": {"spin_ns": SPIN_NS},
     "whorl-server": {"collect_writes": True},
 }
-URING = "whorl-io_uring"
 TASKS = "whorl-tasks"
 CPYTHON_TASKS = "whorl-cpython-tasks"
 KINDS_OF_TASKS = {TASKS: "compiled", CPYTHON_TASKS: "cpython"}
@@ -44,7 +43,6 @@ DESCRIPTIONS = {
     "whorl-spinning": f"Whorl, compiled, that spins for {SPIN_NS // 1000} µs before it sleeps",
     "whorl-server": "Whorl, compiled, that collects the answers of a turn (whorl.server_loop)",
     ", ".join(PEERS): "other people's, where they are installed",
-    URING: "Whorl, compiled, that waits by io_uring",
     TASKS: 'Whorl, compiled, with tasks of its own (tasks="compiled")',
     CPYTHON_TASKS: 'Whorl, compiled, with CPython\'s tasks (tasks="cpython")',
     "asyncio": "the standard library's loop",
@@ -93,21 +91,10 @@ def factory(name: str) -> Factory:
     import whorl
 
     _check_build(name, whorl.compiled)
-    if name.startswith(URING):
-        return cast(Factory, _on_rings)
     if kind := KINDS_OF_TASKS.get(name.partition("@")[0]):
         return functools.partial(whorl.new_event_loop, tasks=kind)
     options = CONFIGURED.get(name.partition("@")[0])
     return cast(Factory, functools.partial(_configured, options) if options else whorl.new_event_loop)
-
-
-def _on_rings() -> Any:
-    import whorl
-
-    loop = whorl.EventLoop(poller="io_uring")
-    if loop.poller_name() != "io_uring":
-        raise ImportError(f"found {loop.poller_name()}")
-    return loop
 
 
 def _configured(options: Mapping[str, Any]) -> Any:
@@ -126,16 +113,14 @@ def die_with_parent() -> None:
 def _environment(name: str) -> dict[str, str]:
     environment = dict(os.environ)
     family, _, tree = name.partition("@")
-    known = {*NAMES, *CONFIGURED, URING, *KINDS_OF_TASKS}
+    known = {*NAMES, *CONFIGURED, *KINDS_OF_TASKS}
     if family not in known:
         raise UnavailableError(f"unknown loop; known are {', '.join(sorted(known))}")
     if family == "whorl-pure":
         environment["PYTHONPATH"] = tree or str(ROOT / "src")
     elif tree:
         environment["PYTHONPATH"] = tree
-    elif family in ("whorl", *CONFIGURED, URING, TASKS) and not _names_whorl(
-        environment.get("PYTHONPATH", "")
-    ):
+    elif family in ("whorl", *CONFIGURED, TASKS) and not _names_whorl(environment.get("PYTHONPATH", "")):
         environment["PYTHONPATH"] = str(_newest_release_tree())
     return environment
 

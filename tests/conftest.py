@@ -18,7 +18,6 @@ from hypothesis import given, strategies
 import whorl
 from build_tools.environments import missing_packages
 from tests import memory
-from whorl.core.pollers import choose
 
 #: The most memory that a process may still take at the end of a run of all tests, in bytes.
 MOST_MEMORY = 600_000_000
@@ -78,14 +77,6 @@ def pytest_configure(config: pytest.Config) -> None:
     """Let Ctrl-C work: what a shell starts in the background without job control ignores it."""
     config.stash[accounts_of] = {}
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    if name := os.environ.get("WHORL_TEST_POLLER"):
-        use_by_default(name)
-
-
-def use_by_default(name: str) -> None:
-    """Give this poller to every loop without a poller of its own, where the loop's kernel allows that."""
-    make_poller = choose.make_poller
-    choose.make_poller = lambda wanted, kernel: make_poller(name if wanted is None else wanted, kernel)
 
 
 @pytest.hookimpl(tryfirst=True)

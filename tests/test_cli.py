@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import signal
@@ -15,9 +14,8 @@ from pathlib import Path
 import pytest
 
 import whorl
-from tests.core.loop_fakes import in_child, refuse_system_call
 from tests.inspector.conftest import needs_stacks
-from whorl import report, uring
+from whorl import report
 
 pytest.importorskip("click", reason="the command line needs Click")
 
@@ -248,14 +246,7 @@ def test_info_is_for_programs_too(run: Run) -> None:
     facts = json.loads(output)
     assert facts["whorl"] == whorl.__version__
     assert facts["build"] == ("compiled" if whorl.compiled else "pure")
-    assert facts["offered"].keys() >= {
-        "accept4",
-        "epoll_pwait2",
-        "eventfd",
-        "io_uring",
-        "openat2",
-        "pidfd_open",
-    }
+    assert facts["offered"].keys() >= {"accept4", "epoll_pwait2", "eventfd", "openat2", "pidfd_open"}
 
 
 def test_info_is_a_table_for_people(run: Run) -> None:
@@ -286,25 +277,6 @@ def test_a_system_call_that_does_not_exist_is_told_so(monkeypatch: pytest.Monkey
     monkeypatch.setattr(report, "_NEWER_CALLS", {"frobnicate": (9999,)})
     monkeypatch.setattr(report, "_LIBC_CALLS", {})
     assert report.offered()["frobnicate"] == "no: Function not implemented"
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="these are system calls of Linux")
-@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
-@pytest.mark.parametrize(
-    ("number", "code"), [(425, errno.EPERM), (426, errno.EACCES)], ids=["setup", "enter"]
-)
-def test_an_io_uring_that_is_there_and_does_not_work_is_told_so(number: int, code: int) -> None:
-    if uring.verdict() != "yes":
-        pytest.skip("it does not work here")
-
-    def act() -> None:
-        if refuse_system_call(number, code):
-            assert uring.verdict() == f"no: {os.strerror(code)}"
-
-    before = os.listdir("/proc/self/fd")
-    assert uring.verdict() == "yes"
-    assert os.listdir("/proc/self/fd") == before
-    assert in_child(act) == 0
 
 
 def can(make: Callable[[], int]) -> bool:

@@ -131,14 +131,13 @@ ABOVE: dict[str, tuple[str, ...]] = {
     "whorl.import_path.uvloop.loop": ("whorl", "whorl.aio"),
     "whorl.launcher": ("whorl",),
     "whorl.preloading": ("whorl.aio",),
-    "whorl.report": ("whorl", "whorl.uring"),
+    "whorl.report": ("whorl",),
     "whorl.sim": ("whorl.sim",),
     "whorl.sim.command": ("whorl.sim",),
     "whorl.sim.hypothesis": ("whorl.sim",),
     "whorl.sim.pytest_plugin": ("whorl.sim",),
     "whorl.substitute": (),
     "whorl.system": (),
-    "whorl.uring": ("whorl.system",),
 }
 LARGEST_ROOM = 14  # files
 KNOWS_ASYNCIO = ("aio", "whorl.aio", "whorl.import_path", "whorl.launcher", "inspector", "sim", "whorl.sim")
@@ -232,7 +231,6 @@ MAY_CALL: dict[str, tuple[ModuleType, ...]] = {
     "whorl.sim.world.turns": (time,),
     "whorl.substitute": (os,),
     "whorl.system": (os, time),
-    "whorl.uring": (os,),
 }
 
 SOURCES = pytest.mark.parametrize("source", all_sources(), ids=lambda source: source.name)
@@ -325,7 +323,7 @@ def test_modules_import_each_other_in_no_circle() -> None:
     [
         ("whorl.aio.loop.event_loop", "whorl.aio.loop.lifecycle"),
         ("whorl.core.loop.wakeup", "whorl.core.process.host"),  # for types
-        ("whorl.core.pollers.choose", "whorl.core.pollers.io_uring"),  # late
+        ("whorl.core.pollers.choose", "whorl.core.pollers.selector"),  # late
         ("whorl.aio.loop.tasks", "whorl.aio.loop.lifecycle"),  # by cimport only
     ],
 )

@@ -234,7 +234,7 @@ async def files():
 
 def other_loops():
     for loop in (
-        whorl.new_event_loop(tasks="compiled"), whorl.server_loop(), whorl.EventLoop(poller="io_uring"),
+        whorl.new_event_loop(tasks="compiled"), whorl.server_loop(),
         whorl.EventLoop(selectors.SelectSelector()),
     ):
         loop.run_until_complete(asyncio.sleep(0))

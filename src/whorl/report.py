@@ -1,8 +1,7 @@
 """The report of `whorl info`: this Whorl, this Python, and the features of the operating system.
 
 Each system call is tried with arguments that it must refuse. Its error shows whether it is there, forbidden
-(by a container's seccomp rules, for instance) or unknown, and nothing is left to clean up. Only io_uring is
-tried in earnest: many systems know the call and do not let it work.
+(by a container's seccomp rules, for instance) or unknown, and nothing is left to clean up.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ import sys
 from typing import Any
 
 import whorl
-from whorl import uring
 
 # The numbers of <asm/unistd.h>. Calls added since Linux 5.0 have the same number on every architecture.
 _NEWER_CALLS: dict[str, tuple[int | None, ...]] = {
@@ -42,8 +40,7 @@ def facts() -> dict[str, Any]:
         "executable": sys.executable,
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "libc": " ".join(platform.libc_ver()).strip() or None,
-        "poller": _poller(None),
-        "poller_io_uring": _poller("io_uring"),
+        "poller": _poller(),
         "offered": offered(),
     }
 
@@ -98,11 +95,10 @@ def as_text(facts: dict[str, Any]) -> str:
 def offered() -> dict[str, str]:
     """Return, for each system call that Whorl can use, "yes" or the reason why not."""
     if sys.platform != "linux":
-        return dict.fromkeys((*_LIBC_CALLS, *_NEWER_CALLS, "io_uring"), "no: a system call of Linux")
+        return dict.fromkeys((*_LIBC_CALLS, *_NEWER_CALLS), "no: a system call of Linux")
     libc = ctypes.CDLL(None, use_errno=True)
     answers = {name: _verdict(libc, name, arguments) for name, arguments in _LIBC_CALLS.items()}
     answers |= {name: _verdict(libc, "syscall", arguments) for name, arguments in _NEWER_CALLS.items()}
-    answers["io_uring"] = uring.verdict()
     return dict(sorted(answers.items()))
 
 
@@ -119,9 +115,9 @@ def _verdict(libc: ctypes.CDLL, function: str, arguments: tuple[int | None, ...]
     return "yes"
 
 
-def _poller(wanted: str | None) -> str:
-    """Return the name of the poller that a loop uses if this one is wanted."""
-    loop = whorl.Loop(poller=wanted)
+def _poller() -> str:
+    """Return the name of the poller that a loop uses here."""
+    loop = whorl.Loop()
     try:
         return loop.poller_name()
     finally:

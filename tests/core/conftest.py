@@ -11,9 +11,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-import whorl
-from whorl.core import Kernel, Loop, RunMode
-from whorl.core.kernel.kernel import EventBatch
+from whorl.core import Loop, RunMode
 
 MakeLoop = Callable[..., Loop]
 
@@ -67,21 +65,6 @@ def no_leak(no_hang: None) -> Iterator[None]:
         assert not open_descriptors().items() - before
 
 
-@pytest.fixture(autouse=True)
-def rings_have_ended(request: pytest.FixtureRequest, no_hang: None) -> Iterator[None]:
-    """Wait for closed rings, so that the kernel ends none of them in a turn of the next test.
-
-    The end of a ring interrupts once a sleep of the thread that made the ring.
-    """
-    yield
-    if whorl.compiled and "uring" in request.node.nodeid:
-        kernel, events, calm = Kernel(), EventBatch(), 0
-        nothing = kernel.epoll_create()
-        while calm < 2:
-            calm = calm + 1 if kernel.epoll_wait(nothing, 20_000_000, events) == 0 else 0
-        kernel.close(nothing)
-
-
 @pytest.fixture
 def loop(no_leak: None) -> Iterator[Loop]:
     """Yield a loop on the best available poller."""
@@ -90,9 +73,9 @@ def loop(no_leak: None) -> Iterator[Loop]:
     close_all(loop)
 
 
-@pytest.fixture(params=["epoll", "io_uring", *SELECTORS])
+@pytest.fixture(params=["epoll", *SELECTORS])
 def make_loop(request: pytest.FixtureRequest, no_leak: None) -> Iterator[MakeLoop]:
-    """Yield a function that makes loops on one kind of poller. Without io_uring they use epoll."""
+    """Yield a function that makes loops on one kind of poller."""
     made: list[Loop] = []
 
     def make(**options: object) -> Loop:

@@ -171,11 +171,8 @@ def test_utilization_counts_the_current_sleep_in_another_thread(loop: Loop) -> N
 
 @pytest.mark.skipif(not whorl.compiled, reason="uncompiled, Python runs handlers inside of the sleep")
 @pytest.mark.parametrize("spin_ns", [0, 1000])
-@pytest.mark.parametrize("poller", ["epoll", "io_uring"])
-def test_a_loop_is_awake_in_a_signal_handler_that_ends_its_sleep(poller: str, spin_ns: int) -> None:
-    if spin_ns and poller == "io_uring":
-        pytest.skip("io_uring does not spin")
-    loop, idle = Loop(poller=poller), []
+def test_a_loop_is_awake_in_a_signal_handler_that_ends_its_sleep(loop: Loop, spin_ns: int) -> None:
+    idle: list[int] = []
     loop.configure(spin_ns=spin_ns)
 
     def handle(number: int, frame: object) -> None:
@@ -193,5 +190,4 @@ def test_a_loop_is_awake_in_a_signal_handler_that_ends_its_sleep(poller: str, sp
         loop.run()
     finally:
         signal.signal(signal.SIGALRM, former)
-        loop.close()
     assert idle[0] == idle[1] == loop.metrics().idle_ns > 0

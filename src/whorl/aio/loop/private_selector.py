@@ -62,7 +62,6 @@ class _ProxyPoller(Poller):
 
     def __init__(self, poller: Poller) -> None:
         super().__init__()
-        self.fallback_reason = poller.fallback_reason
         self._poller = poller
         self._loop_selector = LoopSelector(poller)
         self._selector: Any = self._loop_selector

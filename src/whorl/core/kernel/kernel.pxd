@@ -418,7 +418,6 @@ cdef class Kernel(SocketCalls):
     cdef public bint keeps_edges
     cdef public bint may_skip_polls
     cdef public bint accepts_descriptors
-    cdef public bint offers_rings
 
     cpdef int64_t now(self) except? -1
     cpdef int64_t ticks(self) except? -1

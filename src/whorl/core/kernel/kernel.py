@@ -334,7 +334,6 @@ class Kernel(SocketCalls):
         "blocked_signal",
         "keeps_edges",
         "may_skip_polls",
-        "offers_rings",
         "spin_ns",
     )
 
@@ -352,8 +351,6 @@ class Kernel(SocketCalls):
         self.may_skip_polls: bool = type(self) is Kernel
         # Whether connections may be accepted without a socket object. Other kernels may know nothing else.
         self.accepts_descriptors: bool = ACCEPTS_DESCRIPTORS and type(self) is Kernel
-        # Whether a loop may wait by io_uring, past `epoll_wait`. This would leave a simulated world.
-        self.offers_rings: bool = type(self) is Kernel
 
     def now(self) -> int:
         """Return the monotonic clock, in nanoseconds (man 3 clock_gettime)."""

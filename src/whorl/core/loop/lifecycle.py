@@ -138,12 +138,8 @@ class LoopLifecycle(LoopExecution):
             self._kernel.spin_ns = spin_ns
 
     def poller_name(self) -> str:
-        """Return the name of the poller: "epoll", "io_uring", or the class of a selector.
-
-        If io_uring was asked for and refused, add the reason: "epoll (io_uring: Operation not permitted)".
-        """
-        name, reason = self._poller.name(), self._poller.fallback_reason
-        return f"{name} ({reason})" if reason else name
+        """Return the name of the poller: "epoll", or the class of a selector."""
+        return self._poller.name()
 
     def backend_fd(self) -> int:
         """Return a descriptor that is readable when events wait; -1 if the poller has none."""

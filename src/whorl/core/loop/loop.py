@@ -66,8 +66,7 @@ class Loop(LoopLifecycle):
     """An event loop (libuv: ``uv_loop_t``). It belongs to the thread that runs it.
 
     `kernel` and `host` stand for the operating system; by default they are the real ones. `poller` is one of
-    Whorl's pollers, a `selectors` object, or a name: "epoll" (the default on Linux) or "io_uring". If
-    io_uring does not work, the loop uses the default poller, and `poller_name` says so.
+    Whorl's pollers, a `selectors` object, or "epoll", which is the default on Linux.
     """
 
     __slots__ = ("_is_driven", "_is_machine_run", "_is_turning", "_polled_at", "_skipped")

@@ -20,7 +20,6 @@ cdef class IOHandle(Handle):
     cdef flag _queued
     cdef public flag _edge
     cdef public flag _is_idle_watch
-    cdef flag _is_armed
 
     cdef object _set_up(self, AbstractLoop loop)
     @cython.locals(seen=int)
@@ -33,7 +32,6 @@ cdef class Poller:
     cdef readonly bint can_keep_idle_watches
     cdef readonly bint can_spin
     cdef public int empty_polls
-    cdef public object fallback_reason
     cdef Py_ssize_t _first
     cdef list _table
 

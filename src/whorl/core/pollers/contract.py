@@ -20,7 +20,7 @@ code runs inside `poll`.
   loop runs its handler.
   It returns the number of handles that it appended.
 * `edge_triggered`, `can_keep_idle_watches` and `can_spin` are the capabilities of a poller. The loop reads
-  no other attribute, besides `empty_polls` and `fallback_reason`.
+  no other attribute, besides `empty_polls`.
 * `fileno` returns the same descriptor for as long as the poller lives, so that the owner of another loop may
   wait for it. `hand_over` is called when the loop leaves the polling to that owner. While the system
   has no room for a watch, it returns after which time the owner lets the loop poll anyway.
@@ -91,7 +91,6 @@ class IOHandle(Handle):
         "_fd",
         "_generation",
         "_interest",
-        "_is_armed",
         "_is_idle_watch",
         "_queued",
         "_seen",
@@ -105,7 +104,6 @@ class IOHandle(Handle):
         self._queued = False  # whether it stands in a queue of the loop
         self._is_idle_watch = False  # whether it is watched, and gives way to another handle on its fd
         self._edge = False  # whether it is watched edge-triggered
-        self._is_armed = False  # whether a poller with one-shot polls has one in the kernel
         self._generation = 0  # distinguishes it from earlier users of its descriptor
 
     def fileno(self) -> int:
@@ -133,7 +131,6 @@ class Poller:
         "can_spin",
         "edge_triggered",
         "empty_polls",
-        "fallback_reason",
     )
     __reduce__ = refuse_copy
 
@@ -142,7 +139,6 @@ class Poller:
         self.can_keep_idle_watches: bool = False  # whether a watch may stay for a while when no task waits
         self.can_spin: bool = False  # whether `Kernel.spin_ns` has an effect
         self.empty_polls: int = 0
-        self.fallback_reason: str = ""  # the poller that was asked for, and the reason why it does not work
         self._table: list[Any] = []  # the handles that are watched, by descriptor from `_first` on
         self._first = 0
 

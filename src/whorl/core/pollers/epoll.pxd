@@ -33,9 +33,9 @@ cdef int INHERITED
 
 
 @cython.locals(mask=uint32_t)
-cpdef uint32_t mask_of(int interest, bint edge) except? 0xFFFFFFFF
+cdef uint32_t mask_of(int interest, bint edge) except? 0xFFFFFFFF
 @cython.locals(seen=int)
-cpdef int seen_in(uint32_t mask) except? -1
+cdef int seen_in(uint32_t mask) except? -1
 
 
 cdef class EpollPoller(Poller):
