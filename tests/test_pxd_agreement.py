@@ -29,7 +29,7 @@ from build_tools.sources import SOURCES
 
 pytestmark = pytest.mark.text
 
-IMPLICIT = {"__weakref__", "__dict__"}  # declared, or a slot, but never set
+IMPLICIT = {"__weakref__", "__dict__"}  # declared, but never set
 INITIALIZERS = {"__init__", "_set_up"}  # a handle's `__init__` calls `_set_up`
 COMPILED = [source for source in all_sources() if source.is_compiled]
 EACH = pytest.mark.parametrize("source", COMPILED, ids=lambda source: source.name)
@@ -170,13 +170,6 @@ def attributes_set(function: ast.AST) -> set[str]:
     }
 
 
-def slots(node: ast.ClassDef) -> set[str] | None:
-    for statement in node.body:
-        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "__slots__":
-            return set(ast.literal_eval(statement.value))
-    return None
-
-
 def properties(node: ast.ClassDef) -> set[str]:
     return {item.name for item in node.body if isinstance(item, ast.FunctionDef) and item.decorator_list}
 
@@ -223,11 +216,6 @@ def test_declared_attributes_are_those_that_a_class_sets(source: Source) -> None
             if item.name in INITIALIZERS or item.name.startswith("_set_up")
         ]
         set_at_first = {attribute for item in initializers for attribute in attributes_set(item)} - inherited
-        promised = slots(node)
-        if promised is not None:
-            assert promised - declared.pointers - IMPLICIT == declared.attributes - IMPLICIT, (
-                f"{name}.__slots__"
-            )
         assert set_at_first - declared.pointers - properties(node) == declared.attributes - IMPLICIT, (
             f"{name}.__init__"
         )
@@ -325,11 +313,6 @@ ONE_CLASS = "class A:\n    def __init__(self):\n        self.x = 1\n    def f(se
         ),
         (test_declared_attributes_are_those_that_a_class_sets, ONE_CLASS, "cdef class A:\n    cdef int x, y"),
         (test_declared_attributes_are_those_that_a_class_sets, ONE_CLASS, "cdef class A:\n    pass"),
-        (
-            test_declared_attributes_are_those_that_a_class_sets,
-            "class A:\n    __slots__ = ('y',)\n    def __init__(self): self.x = 1",
-            "cdef class A:\n    cdef int x",
-        ),
         (
             test_methods_set_only_declared_attributes,
             ONE_CLASS.replace("self.x = 2", "self.y = 2"),

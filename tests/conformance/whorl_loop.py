@@ -163,7 +163,7 @@ class EventLoop(_Made):  # type: ignore[misc]
     def _accept_connection(self, protocol_factory: Any, sock: Any, *options: Any) -> None:
         acceptor = Acceptor.__new__(Acceptor)
         acceptor._event_loop, acceptor._sock, acceptor._kind = self, sock, None
-        if not whorl.compiled:  # where slots that nobody has set do not read as nothing
+        if not whorl.compiled:  # where attributes that nobody has set do not read as nothing
             acceptor._handle_state, acceptor._accepted = 0, []
         acceptor._on_events(Event.READABLE)
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import builtins
 import importlib
+import inspect
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import whorl
 from build_tools.sources import ROOT
 
 PAGE = ROOT / "docs" / "reference" / "libuv-map.md"
@@ -40,6 +42,9 @@ def resolve(name: str) -> Any:
         try:
             thing = getattr(thing, part)
         except AttributeError:
+            is_class = isinstance(thing, type) and not whorl.compiled
+            if is_class and f"self.{part}: " in inspect.getsource(thing):
+                return None  # Uncompiled, the class does not know an attribute of its objects.
             thing = importlib.import_module(path)
     return thing
 

@@ -112,7 +112,6 @@ def current_thread() -> int:
 class Runnable:
     """An entry for a queue of the loop: it runs once, in the turn after it was queued."""
 
-    __slots__ = ()
     __reduce__ = refuse_copy
 
     def _execute(self) -> None:
@@ -123,7 +122,6 @@ class Runnable:
 class AbstractLoop:
     """The interface of a loop, for callbacks and handles, and for users by `handle.loop`."""
 
-    __slots__ = ("_debug", "_figures")
     __reduce__ = refuse_copy
 
     def _set_up_abstract(self) -> None:
@@ -220,17 +218,6 @@ class Callback(Runnable):
     about to use them. Then a `cancel` by another thread leaves them to the end of the callback.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_args",
-        "_callback",
-        "_cancelled",
-        "_loop",
-        "_repr",
-        "_snapshot",
-        "_source_traceback",
-    )
-
     def __init__(
         self,
         loop: AbstractLoop,
@@ -311,8 +298,6 @@ class GuardedCallback(Callback):
     `_running_thread`. So one of them sees the other. A lock is made only if a thread has to wait. Without the
     GIL, both pass a barrier in between.
     """
-
-    __slots__ = ("_ended", "_is_awaited", "_running_thread")
 
     def __init__(
         self,

@@ -50,7 +50,7 @@ cdef class Figures:
     cdef Counters *counters
     cdef Counters *_first
     cdef Buckets *histograms
-    cdef Block *_home
+    cdef Block *_home  # the memory of their own while they lie elsewhere (`move_into`)
     cdef Mutex _moving[1]  # held while the figures move, jobs are counted, or other threads may be reading
 
     cpdef object count_error(self)

@@ -152,9 +152,6 @@ if not cython.compiled:
 class Figures:
     """The counters and histograms of a loop."""
 
-    # `_home` is the memory of their own while they lie elsewhere (`move_into`).
-    __slots__ = ("_home", "counters", "histograms")
-
     def __cinit__(self) -> None:
         self.counters: Any = first_counters(self)
         self.histograms: Any = no_histograms()

@@ -34,17 +34,6 @@ class Handle(Runnable):
     `data` is the user's. A handle starts inactive and referenced.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_active",
-        "_close_callback",
-        "_handle_state",
-        "_listed",
-        "_loop",
-        "_referenced",
-        "data",
-    )
-
     def __init__(self, loop: AbstractLoop) -> None:
         loop._check_closed()
         self._set_up(loop)
@@ -164,7 +153,6 @@ class Handle(Runnable):
 class Request:
     """An operation in flight; the loop stays alive until it is done (libuv: ``uv_req_t``)."""
 
-    __slots__ = ("__weakref__", "_loop", "_pending", "data")
     __reduce__ = refuse_copy
 
     def __init__(self, loop: AbstractLoop) -> None:
@@ -202,8 +190,6 @@ class Completion(Runnable):
     If the loop is closed before, `drop` calls `abandon` instead.
     """
 
-    __slots__ = ("_abandon", "_args", "_callback")
-
     def __init__(
         self,
         callback: Callable[..., object],
@@ -225,5 +211,3 @@ class Completion(Runnable):
 
 class LateCompletion(Completion):
     """A completion that runs after all entries posted with it, also after Asyncs: a signal, as in libuv."""
-
-    __slots__ = ()

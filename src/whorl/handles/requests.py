@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 class StreamRequest(Request):
     """An operation in flight; at its end `callback(request, error)` is called."""
 
-    __slots__ = ("_callback", "_code", "_context", "_next", "handle")
-
     def __init__(self, handle: Handle, callback: Ended | None) -> None:
         self._set_up(handle, callback)
         self._begin()
@@ -55,8 +53,6 @@ class StreamRequest(Request):
 class Write(StreamRequest):
     """Bytes on their way to the kernel (libuv: ``uv_write_t``)."""
 
-    __slots__ = ("_target",)
-
     def __init__(self, handle: Handle, callback: Ended | None) -> None:
         StreamRequest.__init__(self, handle, callback)
         self._target = 0  # the stream's total of sent bytes once this write has been sent
@@ -65,19 +61,13 @@ class Write(StreamRequest):
 class Connect(StreamRequest):
     """A connection being made (libuv: ``uv_connect_t``)."""
 
-    __slots__ = ()
-
 
 class Shutdown(StreamRequest):
     """The end of writing, once all data has been written (libuv: ``uv_shutdown_t``)."""
 
-    __slots__ = ()
-
 
 class RequestQueue:
     """Requests in the order in which they came. Each is in one queue at a time, and knows the next one."""
-
-    __slots__ = ("_first", "_last", "_size")
 
     def __init__(self) -> None:
         self._first: StreamRequest | None = None

@@ -45,6 +45,18 @@ def test_the_loop_makes_futures_and_tasks_of_ours() -> None:
     run(main())
 
 
+def test_asyncio_takes_objects_of_derived_classes_for_futures() -> None:
+    class Mine(Future):
+        pass
+
+    async def main() -> None:
+        mine = Mine(loop=asyncio.get_running_loop())
+        assert asyncio.isfuture(mine)
+        assert asyncio.ensure_future(mine) is mine
+
+    run(main())
+
+
 def test_asyncio_takes_them_for_its_own() -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()

@@ -73,19 +73,6 @@ if not cython.compiled:
 class Acceptor(IOHandle):
     """The acceptor of one listening socket."""
 
-    __slots__ = (
-        "_accepted",
-        "_clients",
-        "_event_loop",
-        "_has_failed",
-        "_kind",
-        "_retry_timer",
-        "_server",
-        "_sock",
-        "_table",
-        "_taken",
-    )
-
     def __init__(self, loop: AnyLoop, server: Server, sock: Any) -> None:
         IOHandle.__init__(self, loop)
         loop._mark_internal(self)
@@ -283,7 +270,6 @@ class Acceptor(IOHandle):
 class AcceptedConnection:
     """An accepted connection that a task will give a protocol; it is closed if the task never does."""
 
-    __slots__ = ("_accepted", "_acceptor", "_fd")
     __reduce__ = refuse_copy
 
     def __init__(self, acceptor: Acceptor, accepted: tuple[int, bytes | int, Any]) -> None:

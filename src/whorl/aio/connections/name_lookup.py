@@ -58,8 +58,6 @@ if not cython.compiled:
 class NameLookups(IOHandle):
     """The look-ups of one loop. The threads hand their answers over and write to its counter."""
 
-    __slots__ = ("_last_number", "_machine", "_waiting")
-
     def __init__(self, loop: AnyLoop) -> None:
         IOHandle.__init__(self, loop)
         loop._mark_internal(self)

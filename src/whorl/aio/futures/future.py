@@ -45,9 +45,8 @@ class Future(Runnable):
     Raises as `asyncio.Future` does. `isinstance` reports it as one.
     """
 
+    # Uncompiled, `asyncio.isfuture` looks for one of these in the class.
     __slots__ = (
-        "__dict__",
-        "__weakref__",
         "_asyncio_future_blocking",
         "_cancelled_error",
         "_exception",
@@ -343,7 +342,7 @@ if not cython.compiled:
 
     def field_of_uninitialized(future: Future, name: str) -> Any:
         """Return a field of a future without a call of `__init__`: 0 or None, as in the compiled build."""
-        if name in Future.__slots__ and not name.startswith("__"):
+        if name in Future.__slots__:
             return 0 if name == "_status" else None
         raise AttributeError(
             f"{type(future).__name__!r} object has no attribute {name!r}", name=name, obj=future
@@ -373,8 +372,6 @@ def origin() -> Any:
 
 class FutureIterator:
     """The iterator of an `await`: it gives the future to the task, and then the result to the awaiter."""
-
-    __slots__ = ("_future",)
 
     def __init__(self, future: Future) -> None:
         self._future: Future | None = future

@@ -110,22 +110,6 @@ class Task(Future):
     reports it as one.
     """
 
-    # The place of a task: the ready queue, the callbacks of the future it waits for (`_fut_waiter`), or none
-    # while it runs. A future that is done moves it from the callbacks to the ready queue.
-    __slots__ = (
-        "_context",
-        "_coro",
-        "_error",
-        "_fut_waiter",
-        "_log_destroy_pending",
-        "_machine",
-        "_member",
-        "_must_cancel",
-        "_name",
-        "_num_cancels_requested",
-        "_number",
-    )
-
     def __init__(
         self,
         coro: Any,
@@ -144,6 +128,8 @@ class Task(Future):
         self._context: Context = None  # type: ignore[assignment]
         self._machine: Loop | None = None  # its loop, if that is one of Whorl's
         self._error: BaseException | None = None  # the exception to throw into the coroutine
+        # The place of a task: the ready queue, the callbacks of the future it waits for (`_fut_waiter`), or
+        # none while it runs. A future that is done moves it from the callbacks to the ready queue.
         self._fut_waiter: Any = None
         self._must_cancel = False
         self._num_cancels_requested = 0

@@ -29,8 +29,6 @@ class ClassSnapshot:
     runs may have no files any more.
     """
 
-    __slots__ = ("_methods", "_owners", "_versions")
-
     def __init__(self, methods: list[tuple[type, str, Any]]) -> None:
         self._methods = methods
         self._owners = list(dict.fromkeys(owner for owner, _, _ in methods))

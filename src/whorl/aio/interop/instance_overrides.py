@@ -24,8 +24,6 @@ class OverrideObserver:
     In a Python class these two methods would add a call to every assignment of an attribute.
     """
 
-    __slots__ = ()
-
     def __setattr__(self, name: str, value: object) -> None:
         set_plainly(self, name, value)
         if name == "call_at":
@@ -43,8 +41,6 @@ class OverrideObserver:
 class NoObserver:
     """The same without methods, for the uncompiled build, whose machine sets all its state as attributes."""
 
-    __slots__ = ()
-
 
 class ObservedDescriptor:
     """The monotonic clock, in seconds (``asyncio.loop.time``).
@@ -52,8 +48,6 @@ class ObservedDescriptor:
     A method that notices its replacement on an instance. The function lies in the attribute
     `_clock_function`, so reading it costs no Python call.
     """
-
-    __slots__ = ("__name__", "_method", "_read", "_replaced", "_restored")
 
     def __init__(
         self,

@@ -105,8 +105,6 @@ WOKEN: tuple[Any] = (done_future(),)  # the done future that tasks get
 class ReusableFuture:
     """An awaitable for a single task, which its maker wakes."""
 
-    __slots__ = ("_done", "_error", "_event_loop", "_future", "_is_awaited", "_woken")
-
     def __init__(self, loop: Loop) -> None:
         self._set_up(loop)
 

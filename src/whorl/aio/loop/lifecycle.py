@@ -80,26 +80,6 @@ def starts_in_debug_mode() -> bool:
 class Running(Loop):
     """The part of asyncio's loop that runs it, and the attributes of the whole loop."""
 
-    # The class has an instance dictionary all the same; a filled one makes it slower to find each method.
-    __slots__ = (
-        "_asyncgens_shutdown_called",
-        "_children",
-        "_clock_resolution",
-        "_default_executor",
-        "_exception_handler",
-        "_executor_shutdown_called",
-        "_failed_handshakes",
-        "_known_asyncgens",
-        "_old_agen_hooks",
-        "_own_executor",
-        "_saved_origin_depth",
-        "_signal_handlers",
-        "_task_factory",
-        "_tls_scratch",
-        "_transports",
-        "slow_callback_duration",
-    )
-
     def _set_up_running(
         self,
         poller: Poller | selectors.BaseSelector | str | None,

@@ -42,8 +42,6 @@ if not cython.compiled:
 class ConnectAttempt(IOHandle):
     """A socket that is being connected. One task awaits it, and then calls `check`."""
 
-    __slots__ = ("_code", "_early", "_kind", "_machine", "_owns_fd", "_peer", "_socket_fd", "_wait")
-
     def _set_up(self, loop: Any) -> None:
         IOHandle._set_up(self, loop)
         self._machine: Loop = loop

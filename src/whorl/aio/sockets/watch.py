@@ -124,8 +124,6 @@ class SocketWait(ReusableFuture):
     `size` bytes are received.
     """
 
-    __slots__ = ("_attempt", "_result", "_size", "_watched")
-
     def __init__(
         self, loop: AnyLoop, watched: DescriptorWatch, attempt: Callable[[], Any] | None, size: int
     ) -> None:
@@ -183,21 +181,6 @@ class DescriptorWatch(IOHandle):
     With a socket object the descriptor may stay watched while no task waits.
     """
 
-    __slots__ = (
-        "_event_loop",
-        "_idle_events",
-        "_kind",
-        "_last_size",
-        "_last_wait",
-        "_owner",
-        "_previous_wait",
-        "_unread",
-        "fileobj",
-        "reader",
-        "receiver",
-        "sender",
-        "writer",
-    )
     is_descriptor_watch = True  # for code that must not import this module to know one
 
     def __init__(self, loop: AnyLoop, fd: int, sock: Any = None) -> None:

@@ -27,7 +27,6 @@ class StreamBuffer:
     a search has to look across the end of a chunk, all become one bytearray, until that has been read.
     """
 
-    __slots__ = ("_chunks", "_flat", "_lent", "_offset", "_size")
     __reduce__ = refuse_copy
 
     def __init__(self, content: bytes | bytearray = b"") -> None:

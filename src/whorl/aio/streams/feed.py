@@ -38,8 +38,6 @@ ORDINARY = LARGEST // 2
 class StreamWait(ReusableFuture):
     """The wait of a reader for data: woken in the next turn, as by a future."""
 
-    __slots__ = ()
-
     def set_result(self, result: None) -> None:
         """Wake the reader: there is data, or the end."""
         self._wake()
@@ -61,21 +59,6 @@ class StreamFeed(StreamBuffer):
     is set, a transport that has data for the reader's protocol may put it in here, without a call of the
     protocol.
     """
-
-    __slots__ = (
-        "_high",
-        "_loop",
-        "_low",
-        "_wait",
-        "eof",
-        "exception",
-        "is_direct",
-        "limit",
-        "paused",
-        "source",
-        "transport",
-        "waiter",
-    )
 
     def __init__(self, loop: Loop) -> None:
         self._set_up(loop)

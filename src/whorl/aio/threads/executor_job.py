@@ -45,8 +45,6 @@ class ExecutorJob:
     The code that takes it out of the queue, and no other, calls one of `run`, `cancel` and `set_exception`.
     """
 
-    __slots__ = ("_args", "_error", "_function", "_future", "_is_cancelled", "_loop", "_result")
-
     def __init__(self, loop: Loop, future: Any, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
         self._loop = loop
         self._future = future

@@ -34,8 +34,6 @@ class ChainedFuture:
     asyncio's function for this accepts any two futures, and checks their kinds at each step.
     """
 
-    __slots__ = ("_future", "_loop", "_source")
-
     def __init__(
         self, loop: Loop, future: asyncio.Future[Any], source: concurrent.futures.Future[Any]
     ) -> None:

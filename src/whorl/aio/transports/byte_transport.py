@@ -112,8 +112,6 @@ class InheritedMethod:
     stands in its place until a program replaces it in that class, or in one above.
     """
 
-    __slots__ = ("_base", "_method", "_name", "_snapshot")
-
     def __init__(self, base: type, stock: Any, own: Any) -> None:
         self._method = own
         self._name: str = stock.__name__
@@ -131,18 +129,6 @@ class BaseTransport(Stream):
 
     `context` is where the protocol's callbacks run; a copy of the caller's by default.
     """
-
-    __slots__ = (
-        "_connection_made",
-        "_connection_waiter",
-        "_context",
-        "_extra_dict",
-        "_paused",
-        "_protocol",
-        "_queues_itself",
-        "_started",
-        "_state",
-    )
 
     def _set_up(self, loop: Any) -> None:
         Stream._set_up(self, loop)
@@ -345,8 +331,6 @@ class BaseTransport(Stream):
 
 class WriteTransport(BaseTransport):
     """A transport that is written to, with watermarks (asyncio: ``asyncio.WriteTransport``)."""
-
-    __slots__ = ("_high", "_lost_writes", "_low", "_protocol_paused", "_refuses_writes")
 
     def _set_up(self, loop: Any) -> None:
         BaseTransport._set_up(self, loop)

@@ -23,8 +23,6 @@ class ConnectionSet:
     index of their slot here themselves: a dictionary would take far more memory.
     """
 
-    __slots__ = ("_free_slots", "_others", "_slots", "expected_pieces", "is_over")
-
     def __init__(self) -> None:
         self._slots: list[Any] = []  # a weak reference each, or None
         self._free_slots: list[int] = []  # the indices of the slots with None

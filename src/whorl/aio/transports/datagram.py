@@ -66,21 +66,6 @@ class DatagramEndpoint(Datagrams):
     None allows any. `context` is where the protocol's callbacks run; a copy of the caller's by default.
     """
 
-    __slots__ = (
-        "_address",
-        "_connected",
-        "_context",
-        "_extra",
-        "_high",
-        "_lost_sends",
-        "_low",
-        "_paused",
-        "_protocol",
-        "_protocol_paused",
-        "_started",
-        "_state",
-    )
-
     def __init__(
         self,
         loop: AnyLoop,

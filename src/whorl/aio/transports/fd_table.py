@@ -22,8 +22,6 @@ class TransportTable:
     The references are weak, so a forgotten transport still warns that it was not closed.
     """
 
-    __slots__ = ("_count", "_first", "_references")
-
     def __init__(self) -> None:
         self._references: list[Any] = []  # by descriptor, from the lowest one on that was recorded
         self._first = 0  # this one

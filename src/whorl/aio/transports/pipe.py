@@ -63,8 +63,6 @@ def attach_pipe(transport: BaseTransport, pipe: Any, complaint: str) -> int:
 class ReadPipe(BaseTransport):
     """The end of a pipe that is read (asyncio: ``asyncio.ReadTransport``)."""
 
-    __slots__ = ("_duplicate",)
-
     def __init__(
         self,
         loop: AnyLoop,
@@ -142,8 +140,6 @@ class WritePipe(WriteTransport):
 
     On pipes and sockets, the transport notices by itself when the reader is gone.
     """
-
-    __slots__ = ("_duplicate", "_watches_peer")
 
     def __init__(
         self,

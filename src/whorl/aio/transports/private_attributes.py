@@ -12,12 +12,24 @@ from collections.abc import Iterator
 from typing import Any
 
 from whorl.aio.transports.states import TransportState
+from whorl.core.loop.loop import COMPILED
 from whorl.handles.streams.engine import Stream
 
 # Since 3.12 the buffer of a socket's transport is a queue of pieces.
 _KEEPS_PIECES = sys.version_info >= (3, 12)
 
-_SOCKET: Any = vars(Stream)["_sock"]  # the attribute of every stream, whether it is a slot or a field of C
+
+class _SocketInDictionary:
+    """The attribute `_sock` of every stream, where it is no field of C. It is None until it is set."""
+
+    def __get__(self, stream: Any, owner: Any = None) -> Any:
+        return vars(stream).get("_sock")
+
+    def __set__(self, stream: Any, sock: Any) -> None:
+        vars(stream)["_sock"] = sock
+
+
+_SOCKET: Any = vars(Stream)["_sock"] if COMPILED else _SocketInDictionary()
 
 
 def _unsent(transport: Any) -> Iterator[memoryview]:

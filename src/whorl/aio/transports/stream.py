@@ -84,29 +84,6 @@ class StreamTransport(WriteTransport):
     of the caller's by default.
     """
 
-    __slots__ = (
-        "_buffered",
-        "_can_hold",
-        "_clients",
-        "_empty_waiter",
-        "_eof_written",
-        "_expected_pieces",
-        "_feed",
-        "_ipv4_peer",
-        "_is_held",
-        "_is_made",
-        "_kind",
-        "_peer",
-        "_pieces",
-        "_protocol_is_tls",
-        "_run",
-        "_server",
-        "_shown_socket",
-        "_slot",
-        "_sockname",
-        "_write_shut",
-    )
-
     def _set_up(self, loop: Any) -> None:
         WriteTransport._set_up(self, loop)
         self._is_made = False  # whether there is something to close

@@ -109,8 +109,6 @@ class DatagramSocket:
     If the object overrides methods of Python's class, they are always called, and their errors are raised.
     """
 
-    __slots__ = ("family", "fd", "known", "overrides_methods", "sock")
-
     def __init__(self, sock: Any) -> None:
         self.sock: Any = sock
         self.fd: Any = sock.fileno()
@@ -122,8 +120,6 @@ class DatagramSocket:
 
 class DatagramCalls(MessageMemory):
     """The part of the kernel for datagrams. The rules are those of `Kernel`."""
-
-    __slots__ = ("_addresses", "_block", "_receives_many", "_sends_many")
 
     def __init__(self) -> None:
         MessageMemory.__init__(self)

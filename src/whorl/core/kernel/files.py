@@ -124,8 +124,6 @@ def _attempt(call: Callable[..., Any], *args: Any, **options: Any) -> Any:
 class FileCalls(DatagramCalls):
     """The part of the kernel for files. The rules are those of `Kernel`, but these calls block."""
 
-    __slots__ = ("_local_mounts", "_opens_now", "_reads_now")
-
     def __init__(self) -> None:
         DatagramCalls.__init__(self)
         self._local_mounts: dict[Any, bool] = {}  # whether a mounted file system is local

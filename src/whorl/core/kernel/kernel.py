@@ -286,8 +286,6 @@ if not cython.compiled:
 class EventBatch:
     """The events of one `epoll_wait`: descriptor, mask and generation of each."""
 
-    __slots__ = ("_buffer", "_count", "_rows")
-
     def __init__(self) -> None:
         self._buffer = event_buffer(self)
         self._count = 0
@@ -325,17 +323,6 @@ class Kernel(SocketCalls):
     Its calls for socket objects stand in `core/kernel/sockets`, those for files in `core/kernel/files`, those
     for datagrams in `core/kernel/datagrams`.
     """
-
-    __slots__ = (
-        "_epolls",
-        "_fine_sleep",
-        "_scratch",
-        "accepts_descriptors",
-        "blocked_signal",
-        "keeps_edges",
-        "may_skip_polls",
-        "spin_ns",
-    )
 
     def __init__(self) -> None:
         SocketCalls.__init__(self)

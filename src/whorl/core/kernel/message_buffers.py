@@ -9,8 +9,6 @@ from whorl.core.limits import LONG_READ, MOST_KEPT, SHORTEST_REUSED  # noqa: F40
 class MessageMemory(NotifyCalls):
     """The part of the kernel that keeps this memory; uncompiled, Python's own calls make each message."""
 
-    __slots__ = ("_kept", "_messages", "_place")
-
     def __init__(self) -> None:
         self._messages: list[bytes] = []  # short ones, as many as were in use at once
         self._place = 0  # of the last one

@@ -13,7 +13,5 @@ from typing import Any
 class AddressBook:
     """The addresses of the last senders, each in the one place that its bits select."""
 
-    __slots__ = ("_shown",)
-
     def __init__(self) -> None:
         self._shown: list[Any] = [None] * 256

@@ -69,8 +69,6 @@ def is_tcp(sock: Any) -> bool:
 class SocketCalls(FileCalls):
     """The calls of a kernel for sockets, and for the names of UNIX sockets."""
 
-    __slots__ = ("_last_sockaddr", "_last_sockname")
-
     def __init__(self) -> None:
         FileCalls.__init__(self)
         self._last_sockaddr = b""  # that of the connection accepted last, and what it is as a name

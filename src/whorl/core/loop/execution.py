@@ -42,8 +42,6 @@ if not cython.compiled:
 class LoopExecution(LoopState):
     """The part of a loop that queues entries and runs them."""
 
-    __slots__ = ("_callback_began", "_current_entry", "_held", "_passes", "_run_hook")
-
     def _set_up(self, kernel: Kernel | None, host: Host | None) -> None:
         LoopState._set_up(self, kernel, host)
         self._passes = 0  # the number of passes over idle, prepare or check handles

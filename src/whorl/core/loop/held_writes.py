@@ -42,8 +42,6 @@ if not cython.compiled:
 class HeldWrites:
     """The streams of a loop whose last bytes the kernel holds until they are pushed."""
 
-    __slots__ = ("_behind", "_kernel", "_since", "_thread", "collects", "run", "streams", "thread")
-
     def __init__(self, kernel: Kernel) -> None:
         self.collects: bool = False  # whether the program wants writes to wait for the other callbacks
         self.thread: int = 0  # the thread that runs a callback, or 0: nobody would push what was held outside

@@ -76,17 +76,6 @@ call_at_forks(in_child=_leave_loops_to_parent)
 class LoopLifecycle(LoopExecution):
     """The part of a loop that opens its poller, wakeup and signal pipe, and closes them."""
 
-    __slots__ = (
-        "_arms_signals",
-        "_is_counted",
-        "_poller",
-        "_process_id",
-        "_signal_handles",
-        "_signals",
-        "_spare_watch",
-        "_wakeup",
-    )
-
     def _set_up_lifecycle(
         self,
         poller: Poller | selectors.BaseSelector | str | None,

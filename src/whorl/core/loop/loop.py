@@ -69,8 +69,6 @@ class Loop(LoopLifecycle):
     Whorl's pollers, a `selectors` object, or "epoll", which is the default on Linux.
     """
 
-    __slots__ = ("_is_driven", "_is_machine_run", "_is_turning", "_polled_at", "_skipped")
-
     def __init__(
         self,
         *,
@@ -214,7 +212,7 @@ class Loop(LoopLifecycle):
             raise TypeError("delay must not be None")
         if self._closed:
             self._check_closed()
-        if self._time_replaced or (not cython.compiled and "call_at" in getattr(self, "__dict__", ())):
+        if self._time_replaced or (not cython.compiled and "call_at" in vars(self)):
             return self.call_at(self.time() + delay, callback, *args, context=context)
         timer = new_timer_after(self, self._kernel.now(), delay, callback, args, context)
         if self._debug:
@@ -603,8 +601,6 @@ class Loop(LoopLifecycle):
 
 class Moved(Runnable):
     """An entry in place of those that a nested run has taken out of a batch."""
-
-    __slots__ = ("_loop",)
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop

@@ -50,60 +50,6 @@ if not cython.compiled:
 class LoopState(AbstractLoop):
     """The attributes of a loop, and the methods by which its parts and its faces use them."""
 
-    __slots__ = (
-        "__weakref__",
-        "_active_handles",
-        "_active_requests",
-        "_async_handles",
-        "_asyncs_made",
-        "_callbacks",
-        "_callbacks_alone",
-        "_check_handles",
-        "_clock_function",
-        "_closed",
-        "_closing_handles",
-        "_events",
-        "_events_waiting",
-        "_follows_patch",
-        "_guards_posts",
-        "_handles",
-        "_has_sent_async",
-        "_host",
-        "_idle_handles",
-        "_idle_ns",
-        "_inbox",
-        "_inbox_swap",
-        "_kept_for_readers",
-        "_kernel",
-        "_last_run_thread",
-        "_may_sleep",
-        "_now_ns",
-        "_observed",
-        "_pending",
-        "_pending_swap",
-        "_poll_ended",
-        "_polled",
-        "_posted",
-        "_prepare_handles",
-        "_previous_poll_ended",
-        "_probe",
-        "_ran_ns",
-        "_ready_queue",
-        "_ready_swap",
-        "_recorder",
-        "_run_began",
-        "_sent_async",
-        "_shared",
-        "_sleep_began",
-        "_stopping",
-        "_thread",
-        "_time_replaced",
-        "_timer_queue",
-        "_turns",
-        "_until_sample",
-        "_woken",
-    )
-
     def _set_up(self, kernel: Kernel | None, host: Host | None) -> None:
         AbstractLoop._set_up_abstract(self)
         self._closed = True  # until everything has been made
@@ -498,8 +444,6 @@ class LoopState(AbstractLoop):
 class Arrival(Runnable):
     """A timer that another thread has scheduled, on its way to the heap. It is used without the GIL only."""
 
-    __slots__ = ("_loop", "_timer")
-
     def __init__(self, loop: LoopState, timer: TimedCallback) -> None:
         self._loop = loop
         self._timer = timer
@@ -511,8 +455,6 @@ class Arrival(Runnable):
 
 class Withdrawal(Arrival):
     """A timer that another thread has cancelled, for the heap to count."""
-
-    __slots__ = ()
 
     def _execute(self) -> None:
         self._loop._timer_queue.note_cancelled(self._timer)

@@ -88,8 +88,6 @@ class Wakeup(IOHandle):
     at the other's.
     """
 
-    __slots__ = ("_given_up", "_kernel", "_pair", "_wakers", "_write_fd")
-
     def __init__(self, loop: AbstractLoop, kernel: Kernel) -> None:
         self._set_up(loop)  # Nothing more: it is made with its loop, and users do not see it.
         self._kernel = kernel

@@ -86,16 +86,6 @@ class IOHandle(Handle):
     with the events seen since the last time.
     """
 
-    __slots__ = (
-        "_edge",
-        "_fd",
-        "_generation",
-        "_interest",
-        "_is_idle_watch",
-        "_queued",
-        "_seen",
-    )
-
     def _set_up(self, loop: AbstractLoop) -> None:
         Handle._set_up(self, loop)
         self._fd = -1
@@ -124,14 +114,6 @@ class IOHandle(Handle):
 class Poller:
     """The base of all pollers: their capabilities, and the table of handles by descriptor."""
 
-    __slots__ = (
-        "_first",
-        "_table",
-        "can_keep_idle_watches",
-        "can_spin",
-        "edge_triggered",
-        "empty_polls",
-    )
     __reduce__ = refuse_copy
 
     def __init__(self) -> None:

@@ -121,19 +121,6 @@ if not cython.compiled:
 class EpollPoller(Poller):
     """Readiness by epoll (man 7 epoll)."""
 
-    __slots__ = (
-        "_ended",
-        "_ends_later",
-        "_epfd",
-        "_events",
-        "_generations",
-        "_inherited",
-        "_kernel",
-        "_may_skip_polls",
-        "_outer",
-        "_refused",
-    )
-
     def __init__(self, kernel: Kernel) -> None:
         Poller.__init__(self)
         self.edge_triggered: bool = kernel.keeps_edges

@@ -26,8 +26,6 @@ class Guard:
     guard must go before the memory does.
     """
 
-    __slots__ = ("_place",)
-
     def __init__(self, memory: Any) -> None:
         if cython.compiled and self._place:
             raise RuntimeError("the guard is initialized already")

@@ -78,18 +78,6 @@ NO_DESCRIPTOR = 0xFFFFFFFF
 class LoopRecorder(LoopTasks):
     """Records a loop, which calls the methods with an underscore in its own thread."""
 
-    __slots__ = (
-        "_counted_ns",
-        "_entries_before",
-        "_handle_count",
-        "_idle_before",
-        "_in_call",
-        "_in_machine_turn",
-        "_published_ns",
-        "_slept_ns",
-        "_turn_ns",
-    )
-
     def __init__(self, recorder: Recorder, loop: Any, slot: int, number: int) -> None:
         LoopTasks.__init__(self, recorder, loop, slot, number)
         self._in_call = False

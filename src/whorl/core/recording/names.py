@@ -59,8 +59,6 @@ if not cython.compiled:
 class CallbackNames(LoopSlot):
     """The part of a loop's recorder that finds the names of callbacks."""
 
-    __slots__ = ("_cache", "_kept", "_last_key", "_last_name")
-
     def __init__(self, recorder: Recorder, loop: Any, slot: int, number: int) -> None:
         LoopSlot.__init__(self, recorder, loop, slot, number)
         self._kept: dict[int, Any] = {}  # keeps alive what `_cache` knows by its address

@@ -54,28 +54,6 @@ if not cython.compiled:
 class Recorder:
     """Writes a recording; a process has one."""
 
-    __slots__ = (
-        "__weakref__",
-        "_event_count",
-        "_kernel",
-        "_last_name",
-        "_loops_at",
-        "_loops_opened",
-        "_most_ticks",
-        "_name_ids",
-        "_names_at",
-        "_names_size",
-        "_open",
-        "_place",
-        "_ring_at",
-        "_stall_count",
-        "_stalls_at",
-        "_tick_parts",
-        "_view",
-        "_words",
-        "shortest_ns",
-    )
-
     def __init__(self, memory: Any, *, shortest_ns: int = layout.SHORTEST_RECORDED_NS) -> None:
         """Write into a buffer that `layout.lay_out` has laid out. Raises ValueError for another one.
 

@@ -75,28 +75,6 @@ if not cython.compiled:
 class LoopSlot:
     """The part of a loop's recorder that has its place in the memory."""
 
-    __slots__ = (
-        "__weakref__",
-        "_base_ns",
-        "_base_ticks",
-        "_call",
-        "_fields",
-        "_figures",
-        "_has_ticks",
-        "_is_open",
-        "_kernel",
-        "_measured_ns",
-        "_measured_ticks",
-        "_most_ticks",
-        "_own_fields",
-        "_recorder",
-        "_shortest_ns",
-        "_slot",
-        "_slot_at",
-        "_tick_parts",
-        "number",
-    )
-
     def __init__(self, recorder: Recorder, loop: Any, slot: int, number: int) -> None:
         if getattr(self, "number", 0):
             raise RuntimeError("the recorder is initialized already")

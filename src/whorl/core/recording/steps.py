@@ -68,8 +68,6 @@ class TaskKind:
     asyncio writes it, and of the exception or None.
     """
 
-    __slots__ = ("coro_of", "failure_of", "name_of", "state_of")
-
     def __init__(
         self,
         name_of: Callable[[Any], str],

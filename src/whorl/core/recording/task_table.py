@@ -130,18 +130,6 @@ FAILED = layout.FAILED
 class TaskTable(CallbackNames):
     """The part of a loop's recorder that has the records of its tasks."""
 
-    __slots__ = (
-        "_count",
-        "_first_places",
-        "_freelist",
-        "_freelist_size",
-        "_limit",
-        "_mask",
-        "_newest",
-        "_newest_record",
-        "_places",
-    )
-
     def __init__(self, recorder: Recorder, loop: Any, slot: int, number: int) -> None:
         CallbackNames.__init__(self, recorder, loop, slot, number)
         self._limit = LEAST_LIMIT
@@ -171,20 +159,6 @@ class TaskTable(CallbackNames):
 
 class EndedRow:
     """The figures of the ended tasks of one coroutine function."""
-
-    __slots__ = (
-        "_busy_ns",
-        "_cancelled",
-        "_coroutine",
-        "_failed",
-        "_idle_ns",
-        "_longest_ns",
-        "_scheduled_ns",
-        "_self_wakes",
-        "_steps",
-        "_tasks",
-        "_wakes",
-    )
 
     def __init__(self, coroutine: str) -> None:
         self._coroutine = coroutine

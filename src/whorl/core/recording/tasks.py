@@ -79,24 +79,6 @@ _CANCELLED = "CANCELLED"
 class LoopTasks(TaskTable):
     """The part of a loop's recorder that knows its tasks."""
 
-    __slots__ = (
-        "_current",
-        "_current_task",
-        "_ended",
-        "_last_ended",
-        "_last_kind",
-        "_last_ns",
-        "_last_row",
-        "_last_type",
-        "_plain_type",
-        "_queued_ns",
-        "_step_ns",
-        "_tasks_met",
-        "_thread",
-        "_types",
-        "_waker",
-    )
-
     def __init__(self, recorder: Recorder, loop: Any, slot: int, number: int) -> None:
         TaskTable.__init__(self, recorder, loop, slot, number)
         self._tasks_met = 0

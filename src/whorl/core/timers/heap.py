@@ -44,20 +44,6 @@ if TYPE_CHECKING:
 class TimerHeap:
     """Timers in the order in which they fall due."""
 
-    __slots__ = (
-        "_cancelled",
-        "_capacity",
-        "_entries",
-        "_first",
-        "_keep_alive_count",
-        "_latest",
-        "_line",
-        "_numbers",
-        "_places",
-        "_seen_count",
-        "_timers",
-    )
-
     def __init__(self) -> None:
         self._timers: list[Any] = []  # the timers of the heap, each in its slot
         self._line: list[Any] = []

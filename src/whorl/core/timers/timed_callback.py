@@ -52,8 +52,6 @@ class TimedCallback(Callback):
     The timers of handles have a deadline only: `_when` is None. The loop does not stay alive for them.
     """
 
-    __slots__ = ("_deadline_ns", "_given_when", "_keeps_alive", "_number", "_scheduled", "_seconds")
-
     def __init__(
         self,
         loop: AbstractLoop,

@@ -41,27 +41,6 @@ EINTR = -errno.EINTR
 class Datagrams(IOHandle):
     """A datagram socket (libuv: ``uv_udp_t``, without its callbacks)."""
 
-    __slots__ = (
-        "_arrived",
-        "_attached_fd",
-        "_batch",
-        "_first",
-        "_header",
-        "_held",
-        "_kernel",
-        "_next",
-        "_poller",
-        "_queue",
-        "_read_calls",
-        "_reading",
-        "_received_total",
-        "_sent_total",
-        "_sock",
-        "_socket",
-        "_unsent",
-        "_write_calls",
-    )
-
     def __init__(self, loop: Loop) -> None:
         super().__init__(loop)
         self._kernel = loop._kernel

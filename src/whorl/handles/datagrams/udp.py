@@ -47,8 +47,6 @@ _REPORTS_PER_EVENT = 32
 class UdpSend(StreamRequest):
     """A datagram on its way to the kernel (libuv: ``uv_udp_send_t``)."""
 
-    __slots__ = ("_size",)
-
     def __init__(self, handle: Any, callback: Callable[[Any, OSError | None], object] | None) -> None:
         StreamRequest.__init__(self, handle, callback)
         self._size = 0  # bytes
@@ -63,16 +61,6 @@ class UDP(Datagrams):
 
     The handle is active while it receives; its requests keep the loop alive by themselves.
     """
-
-    __slots__ = (
-        "_completed",
-        "_connected",
-        "_receive_callback",
-        "_receive_context",
-        "_reports_errors",
-        "_send_count",
-        "_send_size",
-    )
 
     def __init__(self, loop: Loop, family: int = 0, *, recvmmsg: bool = True) -> None:
         if family not in (0, *_INTERNET):

@@ -86,29 +86,6 @@ ENOBUFS = -errno.ENOBUFS
 class Stream(IOHandle):
     """A byte stream over a descriptor (libuv: ``uv_stream_t``, without its callbacks)."""
 
-    __slots__ = (
-        "_attached_fd",
-        "_chunks",
-        "_first",
-        "_held",
-        "_hung_up",
-        "_is_counted",
-        "_is_socket",
-        "_kernel",
-        "_last_read",
-        "_more_to_read",
-        "_offset",
-        "_poller",
-        "_read_calls",
-        "_reading",
-        "_received_total",
-        "_sent_total",
-        "_sock",
-        "_unsent",
-        "_urgent",
-        "_write_calls",
-    )
-
     def _set_up(self, loop: Any) -> None:
         IOHandle._set_up(self, loop)
         machine: LoopLifecycle = loop

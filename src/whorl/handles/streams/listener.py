@@ -34,8 +34,6 @@ class Listener(IOHandle):
     (see `EXHAUSTED`), or for good. The owner of the socket keeps it and closes it.
     """
 
-    __slots__ = ("_accepted", "_kernel", "_poller", "_refused", "_retry_timer", "_sock")
-
     def __init__(
         self, loop: Loop, sock: Any, accepted: Callable[[Any], object], refused: Callable[[int], object]
     ) -> None:

@@ -57,8 +57,6 @@ class Pipe(StreamHandle):
     With `ipc`, handles may be sent and received together with data, between processes too.
     """
 
-    __slots__ = ("_bound_path", "_ipc", "_outgoing", "_received", "_some_lost")
-
     def __init__(self, loop: Loop, *, ipc: bool = False) -> None:
         super().__init__(loop)
         self._ipc = bool(ipc)

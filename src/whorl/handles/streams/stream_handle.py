@@ -64,24 +64,6 @@ class StreamHandle(Stream):
     It is active while it reads or listens; its requests keep the loop alive by themselves.
     """
 
-    __slots__ = (
-        "_accepted",
-        "_completed",
-        "_connect_request",
-        "_connection_callback",
-        "_connection_context",
-        "_delayed_error",
-        "_get_buffer",
-        "_is_pending",
-        "_listener",
-        "_read_callback",
-        "_read_context",
-        "_readable",
-        "_shutdown_request",
-        "_writable",
-        "_writes",
-    )
-
     def __init__(self, loop: Loop) -> None:
         super().__init__(loop)
         self._readable = False  # whether the stream is, or is about to be, connected for reading

@@ -28,8 +28,6 @@ class TCP(StreamHandle):
     and scope if need be. The socket is made when the first address tells its family.
     """
 
-    __slots__ = ("_keepalive", "_nodelay")
-
     def __init__(self, loop: Loop) -> None:
         super().__init__(loop)
         self._nodelay = False

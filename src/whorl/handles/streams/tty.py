@@ -35,8 +35,6 @@ class TTYMode(enum.Enum):
 class TTY(StreamHandle):
     """A terminal (libuv: ``uv_tty_t``), read and written as a stream."""
 
-    __slots__ = ("_mode", "_original")
-
     def __init__(self, loop: Loop) -> None:
         super().__init__(loop)
         self._mode = TTYMode.NORMAL

@@ -37,8 +37,6 @@ class Async(Handle):
     callback it only wakes the loop.
     """
 
-    __slots__ = ("_callback", "_context", "_sent")
-
     def __init__(self, loop: Loop, callback: Callable[[Self], object] | None = None) -> None:
         if callback is not None and not callable(callback):
             raise TypeError(f"a callable object was expected by Async(), got {callback!r}")

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 class LoopWatcher(Handle):
     """The base of Idle, Prepare and Check, which differ in the phase."""
 
-    __slots__ = ("_args", "_callback", "_context", "_started_in")
-
     def __init__(self, loop: Loop) -> None:
         super().__init__(loop)
         self._callback: Any = None
@@ -69,8 +67,6 @@ class LoopWatcher(Handle):
 class Idle(LoopWatcher):
     """A handle that runs in every turn, and keeps the loop from sleeping (libuv: ``uv_idle_t``)."""
 
-    __slots__ = ()
-
     def _phase(self) -> list[Any]:
         loop: Loop = self._loop  # type: ignore[assignment]  # each loop is one
         return loop._idle_handles
@@ -79,8 +75,6 @@ class Idle(LoopWatcher):
 class Prepare(LoopWatcher):
     """A handle that runs in every turn right before the loop polls (libuv: ``uv_prepare_t``)."""
 
-    __slots__ = ()
-
     def _phase(self) -> list[Any]:
         loop: Loop = self._loop  # type: ignore[assignment]  # each loop is one
         return loop._prepare_handles
@@ -88,8 +82,6 @@ class Prepare(LoopWatcher):
 
 class Check(LoopWatcher):
     """A handle that runs in every turn right after the loop polled (libuv: ``uv_check_t``)."""
-
-    __slots__ = ()
 
     def _phase(self) -> list[Any]:
         loop: Loop = self._loop  # type: ignore[assignment]  # each loop is one

@@ -38,8 +38,6 @@ class Poll(IOHandle):
     regular one. Raises OSError (EEXIST) if a handle of this loop watches the descriptor.
     """
 
-    __slots__ = ("_callback", "_context", "_poller")
-
     def __init__(self, loop: Loop, file: int | HasFileno) -> None:
         super().__init__(loop)
         self._poller = loop._poller

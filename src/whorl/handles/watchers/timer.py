@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 class TimerEntry(TimedCallback):
     """A timer's entry in the loop's heap; the timer uses it again after each call."""
 
-    __slots__ = ("_timer",)
-
     def __init__(self, timer: Timer) -> None:
         super().__init__(timer._loop, 0, None, list, ())
         self._timer: Timer | None = timer  # None: the entry is given up
@@ -57,8 +55,6 @@ class Timer(Handle):
     collected, however long the turn has taken since then. Timers that fall due at the same
     nanosecond run in the order in which they were started.
     """
-
-    __slots__ = ("_callback", "_context", "_entry", "_is_started", "_repeat_ns")
 
     def __init__(self, loop: Loop) -> None:
         super().__init__(loop)

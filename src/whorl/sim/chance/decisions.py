@@ -54,8 +54,6 @@ if not cython.compiled:
 class Stream:
     """The decisions of one name, in their order."""
 
-    __slots__ = ("_base", "_decisions", "_has_base", "count", "name")
-
     def __init__(self, decisions: Decisions, name: str) -> None:
         self._decisions = decisions
         self.name: str = name
@@ -118,19 +116,6 @@ class Stream:
 
 class Decisions:
     """All streams of one run. `taken` is what was decided, without the zeros: the tape of the run."""
-
-    __slots__ = (
-        "_streams",
-        "asked",
-        "clock",
-        "moments",
-        "schedule",
-        "seed",
-        "taken",
-        "tape",
-        "thinned",
-        "variant",
-    )
 
     def __init__(
         self,
@@ -229,8 +214,6 @@ def _name_of(key: Any) -> Any:
 
 class Scheduler:
     """Picks at random what comes first among things that may come in any order."""
-
-    __slots__ = ("cpu_model", "p")
 
     def __init__(self, p: float = PICKS) -> None:
         self.p: float = p

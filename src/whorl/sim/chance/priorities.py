@@ -14,8 +14,6 @@ _LENGTHS = (8, 32, 128, 512)
 class Priorities(Scheduler):
     """The scheduler of one run in which the highest priority comes first (`strategies.Pct`)."""
 
-    __slots__ = ("_changes", "_depth", "_picks", "_priorities")
-
     def __init__(self, depth: int) -> None:
         Scheduler.__init__(self)
         self._depth = depth

@@ -36,8 +36,6 @@ def _kind(packet: bytes | None) -> str:
 class Flow:
     """A connection as a box on the way knows it, which translates addresses (NAT)."""
 
-    __slots__ = ("_active", "_is_forgotten")
-
     def __init__(self) -> None:
         self._active = 0  # when the last packet passed
         self._is_forgotten = False
@@ -53,8 +51,6 @@ class Flow:
 class Arrival(Event):
     """The arrival of a packet at the end of its channel."""
 
-    __slots__ = ("_channel", "_number", "_packet")
-
     def __init__(self, channel: Channel, number: int, packet: bytes | None) -> None:
         self._channel = channel
         self._number = number
@@ -66,32 +62,6 @@ class Arrival(Event):
 
 class Channel:
     """One direction of a connection."""
-
-    __slots__ = (
-        "_flow",
-        "_held",
-        "_landed",
-        "_last",
-        "_more",
-        "_retries",
-        "_sent",
-        "_shown",
-        "_since",
-        "arrived",
-        "capacity",
-        "closed_at",
-        "end_sent",
-        "ended",
-        "holds_more",
-        "in_flight",
-        "line",
-        "receiver",
-        "receiver_lost",
-        "refuses",
-        "sender",
-        "sender_lost",
-        "was_full",
-    )
 
     def __init__(
         self,

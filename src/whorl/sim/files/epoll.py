@@ -16,8 +16,6 @@ ADD, DEL, MOD = 1, 2, 3
 class Watch(Watcher):
     """One file in an epoll, under the number it was added by."""
 
-    __slots__ = ("epoll", "fd", "file", "generation", "mask", "seen")
-
     def __init__(self, epoll: Epoll, file: File, fd: int, mask: int, generation: int) -> None:
         self.epoll: Epoll = epoll
         self.file: File = file
@@ -44,8 +42,6 @@ class Watch(Watcher):
 
 class Epoll(File):
     """A set of watches."""
-
-    __slots__ = ("ready", "watched")
 
     kind = 0
 

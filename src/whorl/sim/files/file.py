@@ -52,8 +52,6 @@ class Machine(Protocol):
 class Watcher:
     """A watch of an open file."""
 
-    __slots__ = ()
-
     def wake(self) -> None:
         """Look at the file: it has changed."""
 
@@ -63,8 +61,6 @@ class Watcher:
 
 class File:
     """An open file."""
-
-    __slots__ = ("flags", "is_whole", "machine", "references", "watches")
 
     kind = 0o140000  # the file type of `st_mode`: a socket
 
@@ -117,8 +113,6 @@ class File:
 
 class DescriptorTable:
     """The descriptors of one process. The lowest free number is the next one (POSIX)."""
-
-    __slots__ = ("_free", "_next", "_open", "changes", "files", "inherited", "limit")
 
     def __init__(self, limit: int) -> None:
         self.files: dict[int, File] = {}
@@ -193,8 +187,6 @@ def unreferenced(file: File) -> None:
 
 class Counter(File):
     """An eventfd (man 2 eventfd)."""
-
-    __slots__ = ("count",)
 
     kind = 0
 

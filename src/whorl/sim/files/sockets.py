@@ -71,8 +71,6 @@ class NetMachine(Machine, Protocol):
 class SocketFile(File):
     """A socket: its family, type, options, name and pending error."""
 
-    __slots__ = ("error", "family", "name", "options", "protocol", "shut", "type")
-
     machine: NetMachine
 
     def __init__(self, machine: NetMachine, family: int, kind: int, protocol: int) -> None:
@@ -207,17 +205,6 @@ class SocketFile(File):
 
 class StreamSocket(SocketFile):
     """A stream socket: bytes in both directions, once it is connected."""
-
-    __slots__ = (
-        "backlog",
-        "incoming",
-        "is_connected",
-        "is_connecting",
-        "outgoing",
-        "peer_name",
-        "waiting",
-        "was_reset",
-    )
 
     capacity = 150_000  # bytes in one direction, on their way or unread
 

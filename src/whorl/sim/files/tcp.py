@@ -32,8 +32,6 @@ class Attempt(Enum):
 class TcpSocket(StreamSocket):
     """A TCP socket of IPv4 or IPv6."""
 
-    __slots__ = ("_attempt", "_began", "_is_bound", "_port", "_target")
-
     def __init__(self, machine: NetMachine, family: int, kind: int, protocol: int) -> None:
         StreamSocket.__init__(self, machine, family, kind, protocol or socket.IPPROTO_TCP)
         self._port = 0  # the one that belongs to this socket in the host's table

@@ -48,8 +48,6 @@ _KNOWN = 1024
 class DatagramFile(SocketFile):
     """A socket for datagrams: those that wait, and the peer if it is connected."""
 
-    __slots__ = ("_waiting_size", "peer_name", "waiting")
-
     def __init__(self, machine: NetMachine, family: int, kind: int, protocol: int) -> None:
         super().__init__(machine, family, kind, protocol)
         self.is_whole: bool = True
@@ -124,8 +122,6 @@ class DatagramFile(SocketFile):
 class Route:
     """The way to another host: the line, the own address on it, and the address there."""
 
-    __slots__ = ("is_group", "line", "source", "target", "to")
-
     def __init__(self, machine: NetMachine, target: NetMachine, to: str) -> None:
         self.target: NetMachine = target
         self.line: Line = machine.network.line(machine, target)
@@ -136,8 +132,6 @@ class Route:
 
 class Arrival(Event):
     """The arrival of a datagram at another host; `packet` is what a trace shows of it."""
-
-    __slots__ = ("data", "packet", "port", "route", "sender")
 
     def __init__(self, sender: UdpSocket, route: Route, port: int, data: bytes, packet: Any) -> None:
         self.sender: UdpSocket = sender
@@ -159,8 +153,6 @@ class Arrival(Event):
 
 class UdpSocket(DatagramFile):
     """A UDP socket of IPv4 or IPv6."""
-
-    __slots__ = ("_changes", "_port", "_routes", "groups")
 
     def __init__(self, machine: NetMachine, family: int, kind: int, protocol: int) -> None:
         super().__init__(machine, family, kind, protocol or socket.IPPROTO_UDP)

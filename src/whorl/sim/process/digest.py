@@ -32,18 +32,6 @@ if not cython.compiled:
 class Digest:
     """One number for all calls of a run, with their bytes and times; and the calls, if they are kept."""
 
-    __slots__ = (
-        "_bytes",
-        "_hash",
-        "_is_plain",
-        "_names",
-        "_numbers",
-        "_written",
-        "kept",
-        "takes_lengths",
-        "tasks",
-    )
-
     def __init__(self, keeps: bool = False) -> None:
         self._hash = blake2b(digest_size=12)
         self._bytes = bytearray()  # of the calls of a batch

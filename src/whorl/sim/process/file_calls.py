@@ -41,18 +41,6 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 class DiskCalls(Kernel):
     """The part of a simulated kernel for files, and what all its calls need."""
 
-    __slots__ = (
-        "_cached",
-        "_disk",
-        "_disk_errors",
-        "_disk_times",
-        "_name",
-        "digest",
-        "faults",
-        "host",
-        "table",
-    )
-
     def __init__(self, host: ProcessHost, table: DescriptorTable, digest: Digest, faults: Faults) -> None:
         Kernel.__init__(self)
         self.host: ProcessHost = host
@@ -465,8 +453,6 @@ class DiskCalls(Kernel):
 
 class Entries:
     """The entries of a directory that are still to be read: names and types."""
-
-    __slots__ = ("_rows",)
 
     def __init__(self, rows: list[tuple[Any, int]]) -> None:
         self._rows: Iterator[tuple[Any, int]] = iter(rows)

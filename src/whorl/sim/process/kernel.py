@@ -65,8 +65,6 @@ def _is_numeric(file: DatagramFile, address: Any) -> bool:
 class OpenDatagrams:
     """The open file behind a socket object, as long as no descriptor of its process changes."""
 
-    __slots__ = ("changes", "fd", "file", "table")
-
     def __init__(self, table: DescriptorTable, fd: int, file: DatagramFile) -> None:
         self.table: DescriptorTable = table
         self.changes: int = table.changes
@@ -76,8 +74,6 @@ class OpenDatagrams:
 
 class SimKernel(DiskCalls):
     """The kernel of a simulated host."""
-
-    __slots__ = ("_again", "_fails", "_is_driven", "_poll_stream", "_refuses", "_short", "_shortens", "epoll")
 
     def __init__(self, host: ProcessHost, max_files: int, digest: Digest, faults: Faults) -> None:
         DiskCalls.__init__(self, host, DescriptorTable(max_files), digest, faults)

@@ -23,19 +23,6 @@ FREE_LOOKS = 1_000_000
 class HostClock:
     """The clocks of a host. `spent` is what the code of the current turn has taken so far."""
 
-    __slots__ = (
-        "_drift",
-        "_looks",
-        "_skew",
-        "is_off",
-        "look_ns",
-        "network",
-        "spent",
-        "tcp_ports",
-        "timeline",
-        "udp_ports",
-    )
-
     def __init__(self, timeline: Timeline, skew: int, drift: float) -> None:
         """Begin `skew` nanoseconds ahead of the real time, and gain `drift` of all that passes."""
         self.timeline: Timeline = timeline

@@ -38,27 +38,6 @@ class Quality:
 class Line:
     """One direction between two hosts."""
 
-    __slots__ = (
-        "_bandwidth",
-        "_duplicate",
-        "_duplicates",
-        "_free_at",
-        "_latency",
-        "_longest",
-        "_loses",
-        "_loss",
-        "_quality",
-        "_reorder",
-        "_reorders",
-        "_varies",
-        "blocked",
-        "held",
-        "idle",
-        "name",
-        "packets",
-        "shortest",
-    )
-
     def __init__(self, decisions: Decisions, name: str, quality: Quality) -> None:
         self.name: str = name
         self._set_up(quality)

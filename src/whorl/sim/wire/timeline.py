@@ -17,8 +17,6 @@ NEVER = 1 << 62
 class Event:
     """Something that happens at a time."""
 
-    __slots__ = ("number", "time")
-
     def __init__(self) -> None:
         self.time: int = 0  # both are set when it is added to a timeline
         self.number: int = 0  # events of the same time happen in this order
@@ -35,8 +33,6 @@ class Event:
 class Call(Event):
     """A function that is called at a time."""
 
-    __slots__ = ("_act", "_args")
-
     def __init__(self, act: Callable[..., object], args: tuple[Any, ...]) -> None:
         self._act = act
         self._args = args
@@ -47,8 +43,6 @@ class Call(Event):
 
 class Timeline:
     """The clock of a world, and the events to come. Times are integer nanoseconds since it began."""
-
-    __slots__ = ("_events", "_number", "now")
 
     def __init__(self) -> None:
         self.now: int = 0

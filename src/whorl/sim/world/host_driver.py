@@ -32,8 +32,6 @@ if not cython.compiled:
 class HostDriver(Driver):
     """Runs the loop of a simulated host one turn at a time; its hooks are made once."""
 
-    __slots__ = ("_first", "_former_first", "_former_last", "_has_hooks", "_last")
-
     def __init__(self, loop: Any) -> None:
         self._first: Any = loop._asyncgen_firstiter_hook
         self._last: Any = loop._asyncgen_finalizer_hook

@@ -45,21 +45,6 @@ _real_clock = time.perf_counter  # bound before any world replaces it
 class HostTurns(HostClock):
     """A host, as it takes turns."""
 
-    __slots__ = (
-        "busy_until",
-        "cpu",
-        "deadline",
-        "driver",
-        "epoll",
-        "is_dead",
-        "is_paused",
-        "loop",
-        "model",
-        "name",
-        "pending_signals",
-        "rate",
-    )
-
     def __init__(self, name: str, timeline: Timeline, pace: Pace, skew: int, drift: float) -> None:
         """Begin `skew` nanoseconds ahead of the real time, and gain `drift` of all that passes."""
         HostClock.__init__(self, timeline, skew, drift)
@@ -163,27 +148,6 @@ class HostTurns(HostClock):
 
 class Turns:
     """The turns of all hosts."""
-
-    __slots__ = (
-        "_identities",
-        "_tasks",
-        "conditions",
-        "current",
-        "decisions",
-        "findings",
-        "hash_base",
-        "hosts",
-        "idle_turns",
-        "limit",
-        "look_at",
-        "main",
-        "real_limit",
-        "rota",
-        "timeline",
-        "turns",
-        "turns_limit",
-        "until_real",
-    )
 
     def __init__(
         self, decisions: Decisions, timeline: Timeline, limit: int, turns: int, real_s: float
