@@ -34,6 +34,8 @@ INITIALIZERS = {"__init__", "_set_up"}  # a handle's `__init__` calls `_set_up`
 COMPILED = [source for source in all_sources() if source.is_compiled]
 EACH = pytest.mark.parametrize("source", COMPILED, ids=lambda source: source.name)
 
+CONTRIBUTING = Path(__file__).parents[1] / "CONTRIBUTING.md"
+
 _reader: ProcessPoolExecutor
 
 
@@ -378,3 +380,19 @@ def test_sizes_are_as_wide_as_memory(source: Source) -> None:
     """A buffer may have more bytes than a C `int` counts: `Py_ssize_t`, or `int64_t` in files."""
     lines = source.path.with_suffix(".pxd").read_text(encoding="utf-8").splitlines()
     assert [line for line in lines if NARROW.match(line)] == []
+
+
+def inline_functions(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the number of lines and the name of each inline function of a .pxd."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    for number, line in enumerate(lines):
+        found = re.match(r"cdef inline [^(]*?(\w+)\(", line)
+        if found:
+            rest = lines[number + 1 :]
+            yield next((at for at, line in enumerate(rest) if line[0] not in " )"), len(rest)), found[1]
+
+
+def test_contributing_names_the_largest_inline_functions() -> None:
+    found = [each for source in COMPILED for each in inline_functions(source.path.with_suffix(".pxd").read_text())]
+    named = re.findall(r"^\| (`.*?`) \| `\w+/", CONTRIBUTING.read_text(encoding="utf-8"), re.MULTILINE)
+    assert {name for _, name in sorted(found)[-12:]} == set(re.findall(r"\w+", " ".join(named)))
