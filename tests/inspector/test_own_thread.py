@@ -111,11 +111,47 @@ def test_a_call_is_made_in_the_loops_thread(no_gil: None) -> None:
     assert (is_over, called) == (True, [threading.get_ident()])
 
 
-def test_uncompiled_a_call_is_made_in_the_loops_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own_thread, "COMPILED", False)
+    monkeypatch.setattr(own_thread, "has_gil", lambda: True)
+
+
+def test_uncompiled_a_call_is_made_in_the_loops_thread(uncompiled: None) -> None:
     called: list[int] = []
     is_over = read_in_a_thread(lambda loop: call(loop, lambda loop: called.append(threading.get_ident()), 60))
     assert (is_over, called) == (True, [threading.get_ident()])
+
+
+def test_uncompiled_a_call_of_a_busy_loop_is_made_by_the_caller(uncompiled: None) -> None:
+    called: list[int] = []
+    threads: list[threading.Thread] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        ask = functools.partial(call, loop, lambda loop: called.append(threading.get_ident()), 0)
+        threads.append(threading.Thread(target=ask))
+        threads[0].start()
+        threads[0].join()  # The loop is busy meanwhile.
+        assert called == [threads[0].ident]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0.001)
+
+    whorl.run(main())
+    assert len(called) == 1
+
+
+def test_uncompiled_a_call_of_a_loop_that_does_not_run_is_made_by_the_caller(uncompiled: None) -> None:
+    loop = whorl.new_event_loop()
+    answers: list[bool] = []
+    try:
+        thread = threading.Thread(target=lambda: answers.append(call(loop, lambda loop: None, 0)))
+        thread.start()
+        thread.join()
+        assert loop.metrics().ready == 0
+    finally:
+        loop.close()
+    assert answers == [True]
 
 
 def test_a_call_of_a_busy_loop_is_made_when_it_goes_on(no_gil: None) -> None:
@@ -159,6 +195,29 @@ def test_a_recording_that_another_thread_begins_and_ends_has_the_loop(no_gil: No
 
     assert whorl.run(main()) == [True, False, True]
     assert len(whorl.inspector.read(path).loops()) == 1
+
+
+def test_a_loop_that_has_not_yet_ended_its_recording_is_recorded_anew(no_gil: None) -> None:
+    loop: Any = whorl.new_event_loop()
+    former = whorl.inspector.start(socket=False)
+    thread = threading.Thread(target=loop.run_until_complete, args=(asyncio.sleep(0),))
+    thread.start()
+    thread.join()
+    former.stop()
+    inspector = whorl.inspector.start(socket=False)
+    recorders: list[Any] = [loop._recorder]
+
+    async def main() -> None:
+        await asyncio.sleep(0)
+        recorders.append(loop._recorder)
+
+    try:
+        loop.run_until_complete(main())
+    finally:
+        inspector.stop()
+        loop.close()
+    assert None not in recorders
+    assert recorders[0] is not recorders[1]
 
 
 @pytest.mark.parametrize("kind", ["cpython", "compiled"])

@@ -33,7 +33,9 @@ from whorl.inspector.tables import tasks as tasks_
 from whorl.inspector.watching.own_thread import read as read_table
 from whorl.inspector.watching.stalls import Stall
 from whorl.inspector.watching.text import warn
-from whorl.inspector.watching.watchdog import Watchdog, has_real_clock
+from whorl.inspector.watching.own_thread import has_real_clock
+from whorl.inspector.watching.own_thread import read as read_table
+from whorl.inspector.watching.watchdog import Watchdog
 
 _current: Inspector | None = None
 #: The settings that the environment or the command line names; None: neither asked for the inspector.

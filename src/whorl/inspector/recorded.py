@@ -30,9 +30,10 @@ from whorl.inspector.settings import Settings
 from whorl.inspector.tables.own_frames import Frame, folded
 from whorl.inspector.tables.task_kinds import know_all_tasks
 from whorl.inspector.watching import own_thread, runs
+from whorl.inspector.watching.own_thread import has_real_clock
 from whorl.inspector.watching.stalls import Stall
 from whorl.inspector.watching.text import shown, warn
-from whorl.inspector.watching.watchdog import Watchdog, has_real_clock
+from whorl.inspector.watching.watchdog import Watchdog
 
 MOST_STALL = layout.STALL_SIZE - 4
 LONGEST_TEXT = 256  # bytes of a frame's texts, in a stall
@@ -184,6 +185,8 @@ class Recorded:
                 return
             know_all_tasks()
             self._close_ended()
+            if loop._recorder is not None:  # Its thread was asked to end this, and has not yet.
+                _end_recording(loop._recorder, loop)
             opened = open_loop(self._memory_for(loop).recorder, loop)
             if opened is None:
                 return  # There are many loops: this one is not recorded.

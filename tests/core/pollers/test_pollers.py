@@ -624,8 +624,9 @@ def test_loop_refuses_an_invalid_poller() -> None:
     for wanted in (7, object(), b"epoll"):
         with pytest.raises(TypeError, match="a poller or a selector"):
             Loop(poller=wanted)
-    with pytest.raises(ValueError, match="'kqueue'"):
-        Loop(poller="kqueue")
+    for name in ("kqueue", "io_uring"):
+        with pytest.raises(ValueError, match=f"'{name}'"):
+            Loop(poller=name)
 
 
 @pytest.mark.parametrize("timeout_ns", [LONGEST_POLL_NS, SECOND, 1, 0, -1])

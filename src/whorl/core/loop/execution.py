@@ -386,7 +386,12 @@ def run_alone(loop: LoopExecution, entry: Callback) -> None:
 def run_alone_recorded(loop: LoopExecution, recorder: LoopRecorder, entry: Callback) -> None:
     """Do what `run_alone` does, and record it."""
     loop._callbacks_alone = loop._callbacks_alone + 1
-    begin_batch_of(loop, recorder)
+    try:
+        begin_batch_of(loop, recorder)
+    except BaseException:
+        loop._callbacks = loop._callbacks - 1
+        loop._ready_queue.insert(0, entry)
+        raise
     if not begins_alike(recorder, entry):
         recorder._begin(entry)
     held = loop._held

@@ -135,7 +135,7 @@ class LoopState(AbstractLoop):
         self._observed = self._probe is not None or self._recorder is not None
 
     def _set_recorder(self, recorder: Any) -> None:
-        """Record the loop from its next turn on; None ends that. Without the GIL, its own thread calls this.
+        """Record the loop from its next turn on; None ends that. `own_thread` says which thread calls this.
 
         A turn that is under way may be recorded in part. Another thread may call this inside of a call of the
         recorder. So whoever calls the recorder holds it in a variable.

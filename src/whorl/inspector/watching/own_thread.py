@@ -5,7 +5,7 @@ field of a compiled object, or of a coroutine, a frame or a future of CPython's.
 follow them.
 
 Uncompiled, threads take turns between any two instructions, so also inside of a method of a recorder. Another
-thread may read then, but not change.
+thread may read then. It may change what a loop has only while that loop is in no call of its recorder.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ import threading
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
+from whorl.core.kernel.kernel import Kernel
 from whorl.core.loop.loop import COMPILED, Loop
 from whorl.inspector.watching import looks
 
 Result = TypeVar("Result")
 
-#: The seconds for which a loop without the GIL may take to begin its answer.
+#: The seconds that a loop may take to begin its answer, without the GIL or uncompiled.
 PATIENCE = 0.5
 
 
@@ -37,8 +38,14 @@ def has_gil() -> bool:
 
 
 def may_change() -> bool:
-    """Return whether a thread may change a loop's recorder: never inside of a call of the loop's own thread."""
+    """Return whether any thread may change the recorder of a loop: it cannot be inside of a call of it."""
     return COMPILED and has_gil()
+
+
+def has_real_clock(loop: Any) -> bool:
+    """Return whether a loop's time is that of the system: a simulated world has no stalls."""
+    kernel: Any = type(loop._kernel)
+    return bool(kernel.now is Kernel.now)
 
 
 def read(loop: Any, table: Callable[[Any], Result], patience: float = PATIENCE) -> Result:
@@ -60,21 +67,32 @@ def read(loop: Any, table: Callable[[Any], Result], patience: float = PATIENCE) 
 def call(loop: Any, action: Callable[[Any], object], patience: float = PATIENCE) -> bool:
     """Call `action(loop)`; return whether that is over. Any thread may call this.
 
-    Without the GIL, or uncompiled, the loop's thread calls it. A loop that is stuck, or does not run, does so
-    when it goes on. One that is closed, or is being closed, never does. Raises what the action raised.
+    Without the GIL, the loop's thread calls it. A loop that is stuck, or does not run, does so when it goes
+    on. One that is closed, or is being closed, never does. Uncompiled with the GIL, the thread of a running
+    loop calls it, and any thread calls it for another loop, and for one that is stuck. Raises what the action
+    raised.
     """
-    if may_change() or _may_read(loop):
+    if may_change() or _may_read(loop) or (has_gil() and not _turns_elsewhere(loop)):
         action(loop)
         return True
     question = _Question(loop, action)
     try:
-        Loop.call_soon_threadsafe(loop, question.answer)
+        posted = Loop.call_soon_threadsafe(loop, question.answer)
     except RuntimeError:
         return False
     if not loop.is_running() or not question.is_over.wait(patience):
-        return False
+        if not has_gil() or not question.claim():
+            return False
+        posted.cancel()
+        action(loop)  # It is stuck in a callback, and so in no call of its recorder.
+        return True
     question.outcome()
     return True
+
+
+def _turns_elsewhere(loop: Any) -> bool:
+    """Return whether another thread of this process runs the loop in real time."""
+    return bool(loop.is_running() and loop._is_in_creating_process() and has_real_clock(loop))
 
 
 def _may_read(loop: Any) -> bool:

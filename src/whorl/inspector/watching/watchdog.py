@@ -23,12 +23,12 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from whorl.core.kernel.kernel import Kernel
 from whorl.core.loop.lifecycle import running_loops
 from whorl.core.loop.loop import Loop
 from whorl.inspector.watching import looks, runs, threads
 from whorl.inspector.watching.collector import CollectionTimes
 from whorl.inspector.watching.looker import Looker
+from whorl.inspector.watching.own_thread import has_real_clock
 from whorl.inspector.watching.reports import Reports
 from whorl.inspector.watching.stacks import are_read_rightly, parse_dumps
 from whorl.inspector.watching.teller import Teller
@@ -361,12 +361,6 @@ class Watchdog:
                 watched = gone[place][0]
             if watched is not None:
                 watched.notes.append((when, next(parse_dumps(text), None), call))
-
-
-def has_real_clock(loop: Loop) -> bool:
-    """Return whether a loop's time is that of the system: a simulated world has no stalls."""
-    kernel: Any = type(loop._kernel)
-    return bool(kernel.now is Kernel.now)
 
 
 def _native_number(ident: Any) -> int | None:
