@@ -30,11 +30,10 @@ from whorl.inspector.settings import (
 )
 from whorl.inspector.tables import handles as handles_
 from whorl.inspector.tables import tasks as tasks_
+from whorl.inspector.watching.own_thread import has_real_clock
 from whorl.inspector.watching.own_thread import read as read_table
 from whorl.inspector.watching.stalls import Stall
 from whorl.inspector.watching.text import warn
-from whorl.inspector.watching.own_thread import has_real_clock
-from whorl.inspector.watching.own_thread import read as read_table
 from whorl.inspector.watching.watchdog import Watchdog
 
 _current: Inspector | None = None

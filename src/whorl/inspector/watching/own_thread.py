@@ -68,9 +68,10 @@ def call(loop: Any, action: Callable[[Any], object], patience: float = PATIENCE)
     """Call `action(loop)`; return whether that is over. Any thread may call this.
 
     Without the GIL, the loop's thread calls it. A loop that is stuck, or does not run, does so when it goes
-    on. One that is closed, or is being closed, never does. Uncompiled with the GIL, the thread of a running
-    loop calls it, and any thread calls it for another loop, and for one that is stuck. Raises what the action
-    raised.
+    on. One that is closed, or is being closed, never does. Raises what the action raised.
+
+    Uncompiled with the GIL, the thread of a loop that runs calls it. If that is stuck, or the loop does not
+    run, the calling thread does.
     """
     if may_change() or _may_read(loop) or (has_gil() and not _turns_elsewhere(loop)):
         action(loop)
