@@ -15,12 +15,16 @@ PUBLISHED = ROOT / "bench" / "published.json"
 PAGES = (ROOT / "README.md", ROOT / "docs" / "performance.md")
 CHART = ROOT / "docs" / "operations.svg"
 REFERENCE = "uvloop"
-MAIN = "cpython-3.13"  # the table of the README and its chart
+MAIN = "cpython-3.14"  # the table of the README and its chart
 OTHERS = set(loops.PEERS) - {REFERENCE}
-TITLES = {"asyncio": "asyncio", "whorl": "Whorl"}  # of columns; the third is the best of the others
+TITLES = {"asyncio": "asyncio", "whorl": "Whorl", "whorl-server": "Whorl, `server_loop`"}  # of columns
 BEST = "best other"
 PROGRAM = "program/"  # what the names of programs begin with
+SERVER = "http/"
 SERVERS = {
+    "http/uvicorn/10": "uvicorn, 10 connections",
+    "http/aiohttp/10": "aiohttp, 10 connections",
+    "http/httptools/10": "httptools' parser alone, 10 connections",
     "http/fastapi/100": "FastAPI under uvicorn, 100 connections",
     "http/hypercorn/100": "Hypercorn, 100 connections",
 }
@@ -64,6 +68,8 @@ def publish(result: Path) -> None:
     tables = read()
     if any(case.startswith(PROGRAM) for case in document["cases"]):
         name, table = programs_of(document, tables)
+    elif all(case.startswith(SERVER) for case in document["cases"]):
+        name, table = "http", servers_of(document, tables)
     else:
         name, table = table_of(document, tables)
         check_complete(str(result), table)
@@ -89,11 +95,32 @@ def table_of(document: dict[str, Any], tables: Tables) -> tuple[str, dict[str, A
         values = [ratios.get("asyncio"), _best(ratios, others), ratios.get("whorl")]
         if values[-1] is not None:
             rows.append({"title": titles.get(case, f"`{case}`"), "case": case, "values": values})
-    versions = ", ".join(f"{loop} {document['loops'][loop].partition(' ')[0]}" for loop in others)
+    versions = _versions(document, others)
     return name, {
         "about": f"{_about(document)} *Best other* is the best of {versions or 'no other loop'}.",
         "command": _command(document, "--all"),
         "loops": [TITLES["asyncio"], BEST, TITLES["whorl"]],
+        "rows": rows,
+    }
+
+
+def servers_of(document: dict[str, Any], tables: Tables) -> dict[str, Any]:
+    """Return the table of a run's HTTP servers, with a column for each loop that ran beside uvloop."""
+    titles = SERVERS | _titles(tables)
+    names = [loop for loop in document["loops"] if loop not in (REFERENCE, "C")]
+    rows = [
+        {
+            "title": titles.get(case, f"`{case}`"),
+            "case": case,
+            "values": [_ratio(measured[loop]) if loop in measured else None for loop in names],
+        }
+        for case, measured in document["cases"].items()
+    ]
+    versions = _versions(document, [loop for loop in names if loop in OTHERS])
+    return {
+        "about": f"{_about(document)} The others: {versions or 'none'}.",
+        "command": _command(document, "--cases http/"),
+        "loops": [TITLES.get(loop, loop) for loop in names],
         "rows": rows,
     }
 
@@ -118,6 +145,10 @@ def programs_of(document: dict[str, Any], tables: Tables) -> tuple[str, dict[str
         "loops": ["by processor time", "by wall time"],
         "rows": rows,
     }
+
+
+def _versions(document: dict[str, Any], names: list[str]) -> str:
+    return ", ".join(f"{loop} {document['loops'][loop].partition(' ')[0]}" for loop in names)
 
 
 def _titles(tables: Tables) -> dict[str, str]:

@@ -7,7 +7,9 @@ import asyncio
 import contextlib
 import hashlib
 import importlib.util
+import json
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -195,7 +197,7 @@ def test_run_of_programs_is_published_by_both_times() -> None:
 
     document = {
         "when": "2030-01-02T03:04:05+0000",
-        "machine": {"python": "3.13.0 (main)"},
+        "machine": {"python": "3.14.0 (main)"},
         "options": {"rounds": 5},
         "loops": {"whorl": "1", "uvloop": "2"},
         "cases": {
@@ -219,14 +221,47 @@ def test_runs_of_programs_on_other_pythons_have_tables_of_their_own() -> None:
 
     document: dict[str, Any] = {
         "when": "2030-01-02T03:04:05+0000",
-        "machine": {"python": "3.14.1 (main)"},
+        "machine": {"python": "3.13.1 (main)"},
         "options": {"rounds": 5},
-        "loops": {"whorl": "1 (build/cp314-glibc2.36-profiled/whorl)"},
+        "loops": {"whorl": "1 (build/cp313-glibc2.36-profiled/whorl)"},
         "cases": {},
     }
     name, table = page.programs_of(document, {})
-    assert name == "programs-3.14"
-    assert table["command"] == 'make bench PYTHON=python3.14 CONFIG=profiled ARGS="--programs"'
+    assert name == "programs-3.13"
+    assert table["command"] == 'make bench PYTHON=python3.13 CONFIG=profiled ARGS="--programs"'
+
+
+def test_servers_of_a_run_have_a_column_for_each_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import page
+
+    def of(ratio: float) -> dict[str, Any]:
+        return {"cpu_ratios": {"uvloop": {"median": ratio}}}
+
+    document: dict[str, Any] = {
+        "when": "2030-01-02T03:04:05+0000",
+        "machine": {"python": "3.14.0 (main)"},
+        "options": {"rounds": 3},
+        "loops": {"whorl": "1", "whorl-server": "1", "uvloop": "2", "zuvloop": "3 (wheel)", "C": "echo"},
+        "cases": {
+            "http/uvicorn/10": {"whorl": of(1.254), "whorl-server": of(1.4), "zuvloop": of(1.3)},
+            "http/hypercorn/100": {"whorl": of(1.2)},
+        },
+    }
+    result = tmp_path / "result.json"
+    result.write_text(json.dumps(document), encoding="utf-8")
+    published = tmp_path / "published.json"
+    published.write_text("{}", encoding="utf-8")
+    monkeypatch.setattr(page, "PUBLISHED", published)
+    page.publish(result)
+    table = page.read()["http"]
+    assert table["loops"] == ["Whorl", "Whorl, `server_loop`", "zuvloop"]
+    assert [(row["title"], row["values"]) for row in table["rows"]] == [
+        ("uvicorn, 10 connections", [1.25, 1.4, 1.3]),
+        ("Hypercorn, 100 connections", [1.2, None, None]),
+    ]
+    assert table["about"].endswith("The others: zuvloop 3.")
 
 
 def test_table_without_rows_is_a_sentence() -> None:
