@@ -102,22 +102,14 @@ static void send_rest(struct peer *peer)
 }
 
 /* One call for each datagram received, and one for each sent. */
-static void serve_udp(void)
+static void serve_datagrams(int fd)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)}, peer;
-    socklen_t bytes = sizeof address;
-    struct epoll_event event = {.events = EPOLLIN};
-    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (bind(fd, (struct sockaddr *)&address, bytes) < 0)
-        die("bind");
-    getsockname(fd, (struct sockaddr *)&address, &bytes);
-    if (epoll_ctl(poller, EPOLL_CTL_ADD, fd, &event) < 0)
-        die("epoll_ctl");
-    printf("READY udp:%d\n", ntohs(address.sin_port));
-    fflush(stdout);
+    struct epoll_event event;
+    watch(EPOLL_CTL_ADD, fd, EPOLLIN, NULL);
     for (;;) {
         epoll_wait(poller, &event, 1, -1);
         for (int i = 0; i < DATAGRAMS; i++) {
+            struct sockaddr_in peer;
             socklen_t peer_bytes = sizeof peer;
             ssize_t n = recvfrom(fd, buffer, sizeof buffer, 0, (struct sockaddr *)&peer, &peer_bytes);
             if (n < 0)
@@ -127,45 +119,10 @@ static void serve_udp(void)
     }
 }
 
-static int listen_tcp(void)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t bytes = sizeof address;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (bind(fd, (struct sockaddr *)&address, bytes) < 0 || listen(fd, BACKLOG) < 0)
-        die("listen");
-    getsockname(fd, (struct sockaddr *)&address, &bytes);
-    printf("READY tcp:%d\n", ntohs(address.sin_port));
-    return fd;
-}
-
-static int listen_unix(const char *path)
-{
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    strncpy(address.sun_path, path, sizeof address.sun_path - 1);
-    if (bind(fd, (struct sockaddr *)&address, sizeof address) < 0 || listen(fd, BACKLOG) < 0)
-        die("listen");
-    printf("READY unix:%s\n", path);
-    return fd;
-}
-
-int main(int argc, char **argv)
+static void serve_connections(int listener, int is_tcp)
 {
     struct epoll_event events[EVENTS];
-    int is_tcp = argc > 1 && strcmp(argv[1], "tcp") == 0;
-    int is_udp = argc > 1 && strcmp(argv[1], "udp") == 0;
-    if (!is_tcp && !is_udp && (argc < 2 || strncmp(argv[1], "unix:", 5) != 0)) {
-        fprintf(stderr, "usage: echo_limit tcp | udp | unix:PATH\n");
-        return 2;
-    }
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    poller = epoll_create1(EPOLL_CLOEXEC);
-    if (is_udp)
-        serve_udp();
-    int listener = is_tcp ? listen_tcp() : listen_unix(argv[1] + 5);
     watch(EPOLL_CTL_ADD, listener, EPOLLIN, NULL);
-    fflush(stdout);
     for (;;) {
         int count = epoll_wait(poller, events, EVENTS, -1);
         for (int i = 0; i < count; i++) {
@@ -178,4 +135,36 @@ int main(int argc, char **argv)
                 echo(peer);
         }
     }
+}
+
+int main(int argc, char **argv)
+{
+    struct sockaddr_in inet = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_un local = {.sun_family = AF_UNIX};
+    if (argc != 2) {
+        fprintf(stderr, "usage: echo_limit tcp | udp | unix:PATH\n");
+        return 2;
+    }
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    poller = epoll_create1(EPOLL_CLOEXEC);
+    int is_unix = strncmp(argv[1], "unix:", 5) == 0, is_udp = strcmp(argv[1], "udp") == 0;
+    if (is_unix)
+        strncpy(local.sun_path, argv[1] + 5, sizeof local.sun_path - 1);
+    struct sockaddr *address = is_unix ? (struct sockaddr *)&local : (struct sockaddr *)&inet;
+    socklen_t bytes = is_unix ? sizeof local : sizeof inet;
+    int kind = (is_udp ? SOCK_DGRAM : SOCK_STREAM) | SOCK_NONBLOCK | SOCK_CLOEXEC;
+    int fd = socket(address->sa_family, kind, 0);
+    if (bind(fd, address, bytes) < 0 || getsockname(fd, address, &bytes) < 0)
+        die("bind");
+    if (is_unix)
+        printf("READY %s\n", argv[1]);
+    else
+        printf("READY %s:%d\n", argv[1], ntohs(inet.sin_port));
+    if (!is_udp && listen(fd, BACKLOG) < 0)
+        die("listen");
+    fflush(stdout);
+    if (is_udp)
+        serve_datagrams(fd);
+    else
+        serve_connections(fd, !is_unix);
 }
