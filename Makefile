@@ -14,7 +14,7 @@ SECONDS ?= 60
 ARGS ?=
 
 whorl = $(PYTHON) -m build_tools --build $(WHORL_BUILD)
-bench_extras = bench,peers$(if $(findstring --programs,$(ARGS)),$(comma)programs)$(if $(findstring --clusters,$(ARGS)),$(comma)clusters)
+bench_extras = bench,peers$(if $(findstring --programs,$(ARGS)),$(comma)programs)
 comma = ,
 
 .DEFAULT_GOAL := help

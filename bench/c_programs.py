@@ -9,8 +9,8 @@ from pathlib import Path
 
 SOURCES = Path(__file__).resolve().parent
 BUILD = SOURCES.parent / "build" / "bench"
-NAMES = ("load", "echo_limit")
-LIBRARIES = {"tls_load": ("-lssl", "-lcrypto")}  # programs that are done without where the library is missing
+SOURCE_OF = {"load": "load.c", "tls_load": "load.c", "echo_limit": "echo_limit.c"}
+OPTIONS = {"tls_load": ("-DTLS", "-lssl", "-lcrypto")}  # it is done without where OpenSSL is missing
 USAGE = 2
 
 
@@ -21,27 +21,15 @@ class CompileError(Exception):
 def compile_all() -> None:
     """Bring build/bench/ up to date."""
     BUILD.mkdir(parents=True, exist_ok=True)
-    for name in NAMES:
-        if not _is_current(name):
-            _compile(name)
-    for name in LIBRARIES:
-        if not _is_current(name):
-            try:
+    for name in SOURCE_OF:
+        try:
+            if not _is_current(name):
                 _compile(name)
-            except CompileError as error:
-                first = str(error).splitlines()[1:2] or [str(error)]
-                print(f"bench: without {name}: {first[0]}", file=sys.stderr)
-
-
-def compile_for_libuv() -> None:
-    """Bring what runs on libuv up to date, and libuv: fetched when it is not there."""
-    sys.path.append(str(SOURCES.parent))
-    from build_tools import libuv
-
-    try:
-        libuv.compile_program(SOURCES / "uv_bench.c", BUILD / "uv_bench")
-    except libuv.LibuvProblem as problem:
-        raise CompileError(str(problem)) from None
+        except CompileError as error:
+            if name not in OPTIONS:
+                raise
+            first = str(error).splitlines()[1:2] or [str(error)]
+            print(f"bench: without {name}: {first[0]}", file=sys.stderr)
 
 
 def is_built(name: str) -> bool:
@@ -56,7 +44,7 @@ def path(name: str) -> str:
 
 def _is_current(name: str) -> bool:
     built = BUILD / name
-    is_new = built.exists() and built.stat().st_mtime >= (SOURCES / f"{name}.c").stat().st_mtime
+    is_new = built.exists() and built.stat().st_mtime >= (SOURCES / SOURCE_OF[name]).stat().st_mtime
     return is_new and _runs(built)
 
 
@@ -70,8 +58,8 @@ def _compile(name: str) -> None:
     if shutil.which(compiler[0]) is None:
         raise CompileError(f"no C compiler: {compiler[0]!r} is not on the PATH (set CC to name another)")
     unfinished = BUILD / f"{name}.{os.getpid()}"
-    command = [*compiler, "-O2", "-Wall", "-Wextra", "-o", str(unfinished), str(SOURCES / f"{name}.c")]
-    command += LIBRARIES.get(name, ())
+    command = [*compiler, "-O2", "-Wall", "-Wextra", "-o", str(unfinished)]
+    command += [str(SOURCES / SOURCE_OF[name]), *OPTIONS.get(name, ())]
     outcome = subprocess.run(command, capture_output=True, text=True)
     if outcome.returncode != 0:
         raise CompileError(f"{' '.join(command)}\n{outcome.stderr}")

@@ -1,9 +1,9 @@
 """The cases: every case by name, and the selection of the short run."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-import crowds
 import micro
 import web_servers
 from programs import clients, connections, local
@@ -47,32 +47,21 @@ class MicroCase:
 
 Case = EchoCase | MicroCase | Program
 
-_PROTOCOL = [
+_ECHOES = [
     EchoCase(transport, "echo", "protocol", size, connections, is_short)
     for transport, size, connections, is_short in (
-        ("tcp", "1KiB", 1, True),
-        ("tcp", "1KiB", 10, True),
-        ("tcp", "1KiB", 100, True),
-        ("tcp", "1KiB", 1000, True),
-        ("tcp", "10KiB", 10, False),
-        ("tcp", "10KiB", 100, False),
-        ("tcp", "10KiB", 1000, False),
-        ("tcp", "100KiB", 10, False),
-        ("tcp", "100KiB", 100, True),
-        ("tcp", "100KiB", 1000, False),
-        ("unix", "1KiB", 10, True),
-        ("unix", "1KiB", 100, True),
-        ("unix", "10KiB", 10, False),
-        ("unix", "10KiB", 100, False),
-        ("unix", "100KiB", 10, False),
-        ("unix", "100KiB", 100, False),
+        *(("tcp", "1KiB", connections, True) for connections in (1, 10, 100, 1000)),
+        *(("tcp", "10KiB", connections, False) for connections in (10, 100, 1000)),
+        *(("tcp", "100KiB", connections, connections == 100) for connections in (10, 100, 1000)),
+        *(("unix", size, connections, size == "1KiB") for size in SIZES for connections in (10, 100)),
     )
 ]
-_OTHER_KINDS = [
+_ECHOES += [
     EchoCase(transport, "echo", kind, "1KiB", connections, is_short=transport == "tcp" and connections == 100)
     for transport in ("tcp", "unix")
     for kind, connections in (("buffered", 100), ("streams", 10), ("streams", 100), ("sock", 100))
-] + [EchoCase(transport, "echo", "streams", "100KiB", 10) for transport in ("tcp", "unix")]
+]
+_ECHOES += [EchoCase(transport, "echo", "streams", "100KiB", 10) for transport in ("tcp", "unix")]
 _TLS = [
     EchoCase("tls", "echo", kind, size, connections, is_short=size == "1KiB" and kind == "protocol")
     for kind, size, connections in (
@@ -97,51 +86,26 @@ _HTTP = [
     for kind in ("uvicorn", "aiohttp", "httptools")
     for connections in (1, 10, 100, 1000)
 ]
-# The machine's own face, with libuv's callbacks, compared with libuv itself.
-MACHINE: tuple[Case, ...] = (
-    *(
-        EchoCase(transport, "echo", "machine", size, connections)
-        for transport in ("tcp", "unix")
-        for size, connections in (("1KiB", 10), ("1KiB", 100), ("100KiB", 10))
-    ),
-    *(MicroCase(f"machine/{name}") for name in ("timers", "asyncs", "threads")),
-)
+_MICRO = [
+    MicroCase(f"micro/{name}", is_short=not name.startswith("files/") or "/fs-" in name)
+    for name in micro.CASES
+    if not name.startswith(micro.SCALE)
+]
+ALL: tuple[Case, ...] = (*_ECHOES, *_TLS, *_CHURN, *_DATAGRAMS, *_HTTP, *_MICRO)
 # Whole programs: unmodified libraries, and what asyncio is used for.
 PROGRAMS: tuple[Case, ...] = (
     *clients.PROGRAMS,
     *connections.PROGRAMS,
     *local.PROGRAMS,
-    *(
-        EchoCase("tcp", "http", kind, "", 100)
-        for kind in ("uvicorn", "fastapi", "hypercorn", "aiohttp", "httptools")
-    ),
+    *(EchoCase("tcp", "http", kind, "", 100) for kind in web_servers.PACKAGES),
 )
-_MICRO = [
-    MicroCase(f"micro/{name}", is_short=not name.startswith("files/") or "/fs-" in name)
-    for name in micro.CASES
-    if not crowds.is_one(name)
-]
-
-# How the cost of one event grows with the number of everything: a curve for each subject, by that number.
-SCALES: dict[str, dict[int, Case]] = {
-    "an echo, all connections busy": {
-        count: EchoCase("tcp", "echo", "protocol", "1KiB", count) for count in crowds.CONNECTIONS
-    },
-    "an echo on 10 connections, others idle": {
-        count: EchoCase("tcp", "echo", "protocol", "1KiB", 10, idle=count) for count in crowds.CONNECTIONS
-    },
-    "a timer, others waiting": {count: MicroCase(f"micro/timers-among/{count}") for count in crowds.TIMERS},
-    "a task's switch, all tasks ready": {count: MicroCase(f"micro/tasks/{count}") for count in crowds.TASKS},
-}
-ALL: tuple[EchoCase | MicroCase, ...] = (
-    *_PROTOCOL,
-    *_OTHER_KINDS,
-    *_TLS,
-    *_CHURN,
-    *_DATAGRAMS,
-    *_HTTP,
-    *_MICRO,
+# How the cost of one event grows with the number of everything.
+SCALE: tuple[Case, ...] = (
+    *(EchoCase("tcp", "echo", "protocol", "1KiB", 10**power) for power in range(5)),
+    *(EchoCase("tcp", "echo", "protocol", "1KiB", 10, idle=10**power) for power in range(5)),
+    *(MicroCase(f"micro/{name}") for name in micro.CASES if name.startswith(micro.SCALE)),
 )
+GROUPS = {"": ALL, "programs": PROGRAMS, "scale": SCALE}
 
 
 def packages(case: Case) -> tuple[str, ...]:
@@ -151,26 +115,14 @@ def packages(case: Case) -> tuple[str, ...]:
     return web_servers.PACKAGES[case.kind] if isinstance(case, EchoCase) and case.mode == "http" else ()
 
 
-def choose(patterns: list[str], everything: bool) -> list[Case]:
-    """Return the cases that match a pattern (a glob or a part of a name), by default the short selection."""
-    if not patterns:
-        return [case for case in ALL if everything or case.is_short]
-    return choose_from(ALL, patterns)
-
-
-def choose_from(group: tuple[Case, ...], patterns: list[str]) -> list[Case]:
-    """Return the cases of a group that match a pattern; without patterns all."""
+def choose(group: Sequence[Case], patterns: Sequence[str]) -> list[Case]:
+    """Return the cases of a group that match a pattern (a glob or a part of a name); without patterns all."""
     return [case for case in group if not patterns or any(_matches(case.name, one) for one in patterns)]
 
 
-def choose_scales(patterns: list[str]) -> list[Case]:
-    """Return the cases of all curves, or of those whose subject contains one of the patterns."""
-    return [
-        case
-        for subject, curve in SCALES.items()
-        if not patterns or any(pattern in subject for pattern in patterns)
-        for case in curve.values()
-    ]
+def short() -> list[Case]:
+    """Return the short selection."""
+    return [case for case in ALL if not isinstance(case, Program) and case.is_short]
 
 
 def _matches(name: str, pattern: str) -> bool:

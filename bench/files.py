@@ -10,38 +10,33 @@ import functools
 import importlib
 import os
 import tempfile
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-OPERATIONS = ("stat", "read", "open-read-close", "lines")
 LIBRARIES = ("aiofiles", "anyio", "fs-aiofiles", "fs-anyio")
 REPEATS = 500
-CONTENT = b"a line of some thirty characters\n" * 31  # about a KiB
-
-Act = Callable[[str], Awaitable[Any]]
+LINES = 31
+CONTENT = b"a line of some thirty characters\n" * LINES  # about a KiB
 
 
 def register(case: Callable[[str, int], Callable[[Any], Any]]) -> None:
     """Add every case to the micro cases."""
-    for operation in OPERATIONS:
+    for operation, act in OPERATIONS.items():
         for library in LIBRARIES:
-            case(f"files/{operation}/{library}", REPEATS)(partial(batch, operation, library))
+            case(f"files/{operation}/{library}", REPEATS)(partial(batch, act, library))
 
 
-async def batch(operation: str, library: str) -> None:
+async def batch(act: Any, library: str) -> None:
     """Run one operation many times."""
     is_ours = type(asyncio.get_running_loop()).__module__.startswith("whorl")
     module = "whorl.fs" if library.startswith("fs-") and is_ours else library.removeprefix("fs-")
-    act = ACTS[operation, module]
-    folder = os.path.join(tempfile.gettempdir(), f"whorl-bench-{os.getuid()}")
-    os.makedirs(folder, exist_ok=True)
-    path = os.path.join(folder, "small")
+    path = os.path.join(tempfile.gettempdir(), "small")
     if not os.path.exists(path):
         Path(path).write_bytes(CONTENT)
     for _ in range(REPEATS):
-        await act(path)
+        await act(module, path)
 
 
 @functools.cache
@@ -49,63 +44,40 @@ def _library(name: str) -> Any:
     return importlib.import_module(name)
 
 
-async def _whorl_stat(path: str) -> None:
-    await _library("whorl.fs").stat(path)
+async def _open(module: str, *arguments: str) -> Any:
+    """Return what `async with` takes: aiofiles and whorl.fs open the file there."""
+    if module == "anyio":
+        return await _library(module).open_file(*arguments)
+    return _library(module).open(*arguments)
 
 
-async def _whorl_read(path: str) -> None:
-    assert len(await _library("whorl.fs").read_bytes(path)) == len(CONTENT)
+async def _stat(module: str, path: str) -> None:
+    if module == "anyio":
+        await _library(module).Path(path).stat()
+    else:
+        await _library("aiofiles.os" if module == "aiofiles" else module).stat(path)
 
 
-async def _aiofiles_stat(path: str) -> None:
-    await _library("aiofiles.os").stat(path)
+async def _read(module: str, path: str) -> None:
+    if module == "aiofiles":
+        await _open_read_close(module, path)
+    elif module == "anyio":
+        assert len(await _library(module).Path(path).read_bytes()) == len(CONTENT)
+    else:
+        assert len(await _library(module).read_bytes(path)) == len(CONTENT)
 
 
-async def _anyio_stat(path: str) -> None:
-    await _library("anyio").Path(path).stat()
-
-
-async def _anyio_read(path: str) -> None:
-    assert len(await _library("anyio").Path(path).read_bytes()) == len(CONTENT)
-
-
-async def _open_read(name: str, path: str) -> None:
-    async with _library(name).open(path, "rb") as file:
+async def _open_read_close(module: str, path: str) -> None:
+    async with await _open(module, path, "rb") as file:
         assert len(await file.read()) == len(CONTENT)
 
 
-async def _anyio_open_read(path: str) -> None:
-    async with await _library("anyio").open_file(path, "rb") as file:
-        assert len(await file.read()) == len(CONTENT)
-
-
-async def _lines(name: str, path: str) -> None:
+async def _lines(module: str, path: str) -> None:
     count = 0
-    async with _library(name).open(path) as file:
+    async with await _open(module, path) as file:
         async for _ in file:
             count += 1
-    assert count == 31
+    assert count == LINES
 
 
-async def _anyio_lines(path: str) -> None:
-    count = 0
-    async with await _library("anyio").open_file(path) as file:
-        async for _ in file:
-            count += 1
-    assert count == 31
-
-
-ACTS: dict[tuple[str, str], Callable[[str], Coroutine[Any, Any, None]]] = {
-    ("stat", "whorl.fs"): _whorl_stat,
-    ("stat", "aiofiles"): _aiofiles_stat,
-    ("stat", "anyio"): _anyio_stat,
-    ("read", "whorl.fs"): _whorl_read,
-    ("read", "aiofiles"): partial(_open_read, "aiofiles"),
-    ("read", "anyio"): _anyio_read,
-    ("open-read-close", "whorl.fs"): partial(_open_read, "whorl.fs"),
-    ("open-read-close", "aiofiles"): partial(_open_read, "aiofiles"),
-    ("open-read-close", "anyio"): _anyio_open_read,
-    ("lines", "whorl.fs"): partial(_lines, "whorl.fs"),
-    ("lines", "aiofiles"): partial(_lines, "aiofiles"),
-    ("lines", "anyio"): _anyio_lines,
-}
+OPERATIONS = {"stat": _stat, "read": _read, "open-read-close": _open_read_close, "lines": _lines}

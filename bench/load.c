@@ -1,13 +1,13 @@
 /* Load generator: many connections, one request outstanding on each, every echoed byte checked.
  *
- * usage: load MODE ADDRESS CONNECTIONS BYTES SECONDS WARM_UP_SECONDS [SERVER_PID]
+ * usage: load MODE ADDRESS CONNECTIONS BYTES SECONDS WARM_UP_SECONDS SERVER_PID
  *
  *   MODE      echo   a message, its echo, the next message, on connections that stay
  *             churn  connect, one message, its echo, half close, the server's close, and again
  *             http   GET /NUMBER, a reply with the number alone, and again; BYTES do not matter
- *   ADDRESS   tcp:PORT or udp:PORT on the loopback, or unix:PATH
+ *   ADDRESS   tcp:PORT or udp:PORT on the loopback, or unix:PATH; compiled with TLS, tls:PORT
  *
- * Prints one line of JSON; exits with 1 if anything went wrong.
+ * Prints one line of JSON; exits with 1 if anything went wrong. With datagrams and TLS there is no MODE but echo.
  *
  * Every message is a window into one block of noise. The connection and the number of the message decide where the
  * window begins. So sending needs no filling, and checking is one memcmp. A byte of another connection, of another
@@ -16,6 +16,7 @@
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <signal.h>
@@ -31,6 +32,9 @@
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
+#ifdef TLS
+#include <openssl/ssl.h>
+#endif
 
 enum {
     PERIOD = 262139,           /* windows into the noise; a prime, so that windows of one connection do not repeat early */
@@ -38,8 +42,7 @@ enum {
     EVENTS = 256,
     GRACE_SECONDS = 3,         /* the time for replies outstanding at the end, before they count as lost */
     SOURCES = 200,             /* loopback addresses that churn connects from: one alone runs out of ports */
-    STEPS_PER_OCTAVE = 64,     /* resolution of the latency histogram: 1.6 % */
-    BUCKETS = 60 * STEPS_PER_OCTAVE,
+    MOST_LATENCIES = 1 << 22,
     NUMBER_BYTES = 16,         /* http: of the number in a request */
     REPLY_BYTES = 2048,        /* http: that a reply has at most, with its headers */
 };
@@ -57,9 +60,10 @@ struct connection {
     size_t sent, received;
     char request[96], reply[REPLY_BYTES + 1];  /* http */
     int64_t started_ns;
+#ifdef TLS
+    SSL *tls;
+#endif
 };
-
-struct sched { int64_t run_ns, wait_ns; };
 
 static enum mode mode;
 static struct sockaddr_storage address;
@@ -67,18 +71,17 @@ static socklen_t address_bytes;
 static int socket_kind = SOCK_STREAM;
 static size_t message_bytes;
 static uint64_t connection_count;
-static int server_pid;
 
 static struct connection *connections;
 static char *noise;
-static char *receive_buffer;
+static char receive_buffer[RECEIVE_BYTES];
 static int poller;
 static bool stopping;          /* the time is up: outstanding replies are awaited, no new request begins */
 static uint64_t open_count;    /* connections that are not DONE */
 static uint64_t next_id;
-static uint64_t requests, errors, lost;
-static uint64_t histogram[BUCKETS];
-static int64_t slowest_ns;
+static uint64_t requests, errors;
+static uint32_t latencies[MOST_LATENCIES];
+static size_t latency_count;
 
 static void die(const char *what)
 {
@@ -86,44 +89,69 @@ static void die(const char *what)
     exit(2);
 }
 
-static int64_t now_ns(void)
+static int64_t time_ns(clockid_t clock)
 {
     struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000000000LL + now.tv_nsec;
+    return clock_gettime(clock, &now) < 0 ? -1 : now.tv_sec * 1000000000LL + now.tv_nsec;
 }
 
-/* ---- latency ---- */
-
-static void record_latency(int64_t ns)
+static int64_t now_ns(void)
 {
-    uint64_t value = ns > 0 ? (uint64_t)ns : 1;
-    int octave = 63 - __builtin_clzll(value);
-    int shift = octave > 6 ? octave - 6 : 0;
-    size_t bucket = (size_t)shift * STEPS_PER_OCTAVE + (value >> shift);
-    histogram[bucket < BUCKETS ? bucket : BUCKETS - 1]++;
-    if (ns > slowest_ns)
-        slowest_ns = ns;
+    return time_ns(CLOCK_MONOTONIC);
 }
 
-static double bucket_us(size_t bucket)
+/* ---- bytes: as they are, or by TLS ---- */
+
+#ifdef TLS
+static SSL_CTX *context;
+
+static void secure(struct connection *c)
 {
-    if (bucket < 2 * STEPS_PER_OCTAVE)
-        return bucket / 1e3;
-    size_t shift = bucket / STEPS_PER_OCTAVE - 1;
-    return ((bucket - shift * STEPS_PER_OCTAVE) + 0.5) * (double)(1ULL << shift) / 1e3;
+    c->tls = SSL_new(context);
+    SSL_set_fd(c->tls, c->fd);
+    if (SSL_connect(c->tls) != 1)
+        die("handshake");
+    fcntl(c->fd, F_SETFL, O_NONBLOCK);
 }
 
-static double percentile_us(double share)
+static ssize_t outcome(struct connection *c, int result)
 {
-    uint64_t wanted = (uint64_t)(share * requests), seen = 0;
-    for (size_t bucket = 0; bucket < BUCKETS; bucket++) {
-        seen += histogram[bucket];
-        if (seen > wanted)
-            return bucket_us(bucket);
-    }
-    return slowest_ns / 1e3;
+    int reason = SSL_get_error(c->tls, result);
+    errno = reason == SSL_ERROR_WANT_READ || reason == SSL_ERROR_WANT_WRITE ? EAGAIN : EPROTO;
+    return reason == SSL_ERROR_ZERO_RETURN ? 0 : -1;
 }
+
+static ssize_t put(struct connection *c, const char *data, size_t bytes)
+{
+    int n = SSL_write(c->tls, data, (int)bytes);
+    return n > 0 ? n : outcome(c, n);
+}
+
+static ssize_t take(struct connection *c)
+{
+    size_t taken = 0, wanted = message_bytes - c->received;
+    int n = 0;
+    while (taken < wanted && (n = SSL_read(c->tls, receive_buffer + taken, RECEIVE_BYTES - (int)taken)) > 0)
+        taken += n;
+    return taken > 0 ? (ssize_t)taken : outcome(c, n);
+}
+#else
+static void secure(struct connection *c)
+{
+    (void)c;
+}
+
+/* The socket stays blocking: connect waits. */
+static ssize_t put(struct connection *c, const char *data, size_t bytes)
+{
+    return send(c->fd, data, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+static ssize_t take(struct connection *c)
+{
+    return recv(c->fd, receive_buffer, RECEIVE_BYTES, MSG_DONTWAIT);
+}
+#endif
 
 /* ---- messages ---- */
 
@@ -170,7 +198,6 @@ static void choose_source(int fd)
         die("bind");
 }
 
-/* The socket stays blocking: connect then waits, and sends and receives say MSG_DONTWAIT. */
 static void open_connection(struct connection *c)
 {
     int on = 1;
@@ -187,12 +214,14 @@ static void open_connection(struct connection *c)
     c->started_ns = now_ns();
     if (connect(c->fd, (struct sockaddr *)&address, address_bytes) < 0)
         die("connect");
+    secure(c);
     c->id = next_id++;
     c->message = 0;
     c->state = TALKING;
     c->wants_write = false;
     begin_message(c);
     watch(c, EPOLL_CTL_ADD, EPOLLIN);
+    open_count++;
 }
 
 static void end_connection(struct connection *c)
@@ -212,10 +241,11 @@ static void fail(struct connection *c, const char *what)
 
 static void finish_request(struct connection *c)
 {
-    int64_t now = now_ns();
+    int64_t now = now_ns(), took = now - c->started_ns;
     if (!stopping) {
         requests++;
-        record_latency(now - c->started_ns);
+        if (latency_count < MOST_LATENCIES)
+            latencies[latency_count++] = took < UINT32_MAX ? took : UINT32_MAX;
     }
     c->started_ns = now;
 }
@@ -224,7 +254,7 @@ static void finish_request(struct connection *c)
 static void send_some(struct connection *c)
 {
     while (c->sent < message_bytes) {
-        ssize_t n = send(c->fd, c->expected + c->sent, message_bytes - c->sent, MSG_DONTWAIT | MSG_NOSIGNAL);
+        ssize_t n = put(c, c->expected + c->sent, message_bytes - c->sent);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0 && errno != EAGAIN) {
@@ -268,7 +298,6 @@ static void server_closed(struct connection *c)
     finish_request(c);
     end_connection(c);
     if (!stopping) {
-        open_count++;
         open_connection(c);
         send_some(c);
     }
@@ -297,7 +326,7 @@ static void look_at_reply(struct connection *c, size_t n)
 
 static void receive_some(struct connection *c)
 {
-    ssize_t n = recv(c->fd, receive_buffer, RECEIVE_BYTES, MSG_DONTWAIT);
+    ssize_t n = take(c);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (n < 0)
@@ -339,111 +368,99 @@ static void run_until(int64_t deadline_ns)
     }
 }
 
-/* Time on a core, and time spent waiting for one: the second tells whether the measurement was disturbed. */
-static struct sched read_sched(int pid)
+/* How long a process has run, with all its threads, and how long its first thread has waited for a core. A long wait
+ * tells that the measurement was disturbed. */
+struct spent { int64_t run_ns, wait_ns; };
+
+static struct spent spent_by(int pid)
 {
     char path[64];
-    struct sched sched = {-1, -1};
+    clockid_t clock;
+    struct spent spent = {clock_getcpuclockid(pid, &clock) == 0 ? time_ns(clock) : -1, 0};
     snprintf(path, sizeof path, "/proc/%d/schedstat", pid);
-    FILE *file = pid > 0 ? fopen(path, "r") : NULL;
-    if (file && fscanf(file, "%ld %ld", &sched.run_ns, &sched.wait_ns) != 2)
-        sched.run_ns = sched.wait_ns = -1;
+    FILE *file = fopen(path, "r");
+    if (file && fscanf(file, "%*d %ld", &spent.wait_ns) != 1)
+        spent.wait_ns = 0;
     if (file)
         fclose(file);
-    return sched;
+    return spent;
 }
 
-static void print_sched(const char *who, struct sched before, struct sched after)
+static int by_size(const void *a, const void *b)
 {
-    if (before.run_ns < 0 || after.run_ns < 0)
-        printf(", \"%s_run_ns\": null, \"%s_wait_ns\": null", who, who);
-    else
-        printf(", \"%s_run_ns\": %ld, \"%s_wait_ns\": %ld", who, after.run_ns - before.run_ns, who,
-               after.wait_ns - before.wait_ns);
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
 }
 
-static void connect_all(void)
+static double percentile_us(double share)
+{
+    return latency_count == 0 ? 0 : latencies[(size_t)(share * (latency_count - 1))] / 1e3;
+}
+
+static void measure(double seconds, double warm_up_seconds, int server_pid)
 {
     connections = calloc(connection_count, sizeof *connections);
-    for (uint64_t i = 0; i < connection_count; i++) {
+    for (uint64_t i = 0; i < connection_count; i++)
         open_connection(&connections[i]);
-        open_count++;
-    }
     for (uint64_t i = 0; i < connection_count; i++)
         send_some(&connections[i]);
-}
-
-static void measure(double seconds, double warm_up_seconds)
-{
-    connect_all();
     run_until(now_ns() + (int64_t)(warm_up_seconds * 1e9));
-    requests = 0;
-    memset(histogram, 0, sizeof histogram);
-    slowest_ns = 0;
+    requests = latency_count = 0;
 
-    struct sched server = read_sched(server_pid), client = read_sched(getpid());
+    struct spent server = spent_by(server_pid), client = spent_by(getpid());
     int64_t begin_ns = now_ns();
     run_until(begin_ns + (int64_t)(seconds * 1e9));
     double elapsed = (now_ns() - begin_ns) / 1e9;
-    struct sched server_after = read_sched(server_pid), client_after = read_sched(getpid());
+    struct spent server_after = spent_by(server_pid), client_after = spent_by(getpid());
 
     stopping = true;
     run_until(now_ns() + GRACE_SECONDS * 1000000000LL);
-    lost = open_count;
+    errors += open_count;
 
-    printf("{\"requests\": %lu, \"seconds\": %.6f, \"p50_us\": %.2f, \"p99_us\": %.2f, \"p999_us\": %.2f, "
-           "\"max_us\": %.2f, \"errors\": %lu, \"lost\": %lu",
-           requests, elapsed, percentile_us(0.5), percentile_us(0.99), percentile_us(0.999), slowest_ns / 1e3,
-           errors, lost);
-    print_sched("server", server, server_after);
-    print_sched("client", client, client_after);
-    printf("}\n");
+    qsort(latencies, latency_count, sizeof *latencies, by_size);
+    printf("{\"requests\": %lu, \"errors\": %lu, \"seconds\": %.6f, \"p50_us\": %.2f, \"p99_us\": %.2f, ",
+           requests, errors, elapsed, percentile_us(0.5), percentile_us(0.99));
+    printf("\"server_run_ns\": %ld, \"server_wait_ns\": %ld, \"client_run_ns\": %ld, \"client_wait_ns\": %ld}\n",
+           server_after.run_ns - server.run_ns, server_after.wait_ns - server.wait_ns,
+           client_after.run_ns - client.run_ns, client_after.wait_ns - client.wait_ns);
 }
 
 static void parse_address(const char *text)
 {
     struct sockaddr_in *tcp = (struct sockaddr_in *)&address;
     struct sockaddr_un *local = (struct sockaddr_un *)&address;
-    if (strncmp(text, "tcp:", 4) == 0 || strncmp(text, "udp:", 4) == 0) {
-        if (text[0] == 'u')
-            socket_kind = SOCK_DGRAM;
-        tcp->sin_family = AF_INET;
-        tcp->sin_port = htons(atoi(text + 4));
-        tcp->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-        address_bytes = sizeof *tcp;
-    } else if (strncmp(text, "unix:", 5) == 0 && strlen(text + 5) < sizeof local->sun_path) {
+    if (strncmp(text, "unix:", 5) == 0) {
         local->sun_family = AF_UNIX;
-        strcpy(local->sun_path, text + 5);
+        strncpy(local->sun_path, text + 5, sizeof local->sun_path - 1);
         address_bytes = sizeof *local;
-    } else {
-        fprintf(stderr, "load: not an address: %s\n", text);
-        exit(2);
+        return;
     }
+    if (text[0] == 'u')
+        socket_kind = SOCK_DGRAM;
+    tcp->sin_family = AF_INET;
+    tcp->sin_port = htons(atoi(text + 4));
+    tcp->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address_bytes = sizeof *tcp;
 }
 
 int main(int argc, char **argv)
 {
-    if (argc < 7) {
-        fprintf(stderr, "usage: load echo|churn|http ADDRESS CONNECTIONS BYTES SECONDS WARM_UP_SECONDS [SERVER_PID]\n");
+    if (argc != 8) {
+        fprintf(stderr, "usage: load echo|churn|http ADDRESS CONNECTIONS BYTES SECONDS WARM_UP_SECONDS SERVER_PID\n");
         return 2;
     }
     mode = strcmp(argv[1], "churn") == 0 ? CHURN : strcmp(argv[1], "http") == 0 ? HTTP : ECHO;
     parse_address(argv[2]);
     connection_count = strtoull(argv[3], NULL, 10);
     message_bytes = strtoull(argv[4], NULL, 10);
-    server_pid = argc > 7 ? atoi(argv[7]) : 0;
-    if (socket_kind == SOCK_DGRAM && mode != ECHO) {
-        fprintf(stderr, "load: datagrams are for echoes\n");
-        return 2;
-    }
-    if (connection_count == 0 || message_bytes == 0) {
-        fprintf(stderr, "load: at least one connection and one byte\n");
-        return 2;
-    }
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     poller = epoll_create1(EPOLL_CLOEXEC);
-    receive_buffer = malloc(RECEIVE_BYTES);
+#ifdef TLS
+    signal(SIGPIPE, SIG_IGN);
+    context = SSL_CTX_new(TLS_client_method());
+    SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+#endif
     make_noise();
-    measure(atof(argv[5]), atof(argv[6]));
-    return errors || lost ? 1 : 0;
+    measure(atof(argv[5]), atof(argv[6]), atoi(argv[7]));
+    return errors ? 1 : 0;
 }

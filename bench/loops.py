@@ -13,41 +13,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 LIMIT = "C"
-LIBUV = "libuv"
-PEERS = {  # what makes a loop, by the name of the package on PyPI
-    "uvloop": "new_event_loop",
-    "rloop": "new_event_loop",
-    "veloxloop": "new_event_loop",
-    "zloop": "new_event_loop",
-    "zuvloop": "new_event_loop",
-    "rsloop": "new_event_loop",
-    "blazio": "new_event_loop",
-    "aiofastnet": "loop_factory",
-}
+PEERS = ("uvloop", "rloop", "zloop", "zuvloop", "rsloop", "blazio", "aiofastnet")  # their packages, too
 SPIN_NS = 100_000
-CONFIGURED: dict[str, dict[str, Any]] = {  # their options (`configure`)
-    "whorl-spinning": {"spin_ns": SPIN_NS},
-    "whorl-server": {"collect_writes": True},
-}
-TASKS = "whorl-tasks"
-CPYTHON_TASKS = "whorl-cpython-tasks"
-KINDS_OF_TASKS = {TASKS: "compiled", CPYTHON_TASKS: "cpython"}
-NAMES = ("whorl", "whorl-server", "whorl-pure", *PEERS, "asyncio", LIMIT)
-FOR_PROGRAMS = ("whorl", "uvloop", "rloop", "zloop", "zuvloop", "rsloop", "blazio", "asyncio")
-DESCRIPTIONS = {
-    "whorl": "Whorl, compiled: the tree on PYTHONPATH, else build/cpXY-*-release; whorl@DIR: another tree",
-    "whorl-pure": "Whorl, not compiled: src/",
-    "whorl-spinning": f"Whorl, compiled, that spins for {SPIN_NS // 1000} µs before it sleeps",
-    "whorl-server": "Whorl, compiled, that collects the answers of a turn (whorl.server_loop)",
-    ", ".join(PEERS): "other people's, where they are installed",
-    TASKS: 'Whorl, compiled, with tasks of its own (tasks="compiled")',
-    CPYTHON_TASKS: 'Whorl, compiled, with CPython\'s tasks (tasks="cpython")',
-    "asyncio": "the standard library's loop",
-    LIMIT: "a minimal epoll echo server in C: the limit (echo and churn only)",
-}
+TASKS = {"whorl-tasks": "compiled", "whorl-cpython-tasks": "cpython"}
+WHORLS = ("whorl", "whorl-server", "whorl-pure", "whorl-spinning", "whorl-inspected", *TASKS)
+NAMES = (*WHORLS[:3], *PEERS, "asyncio", LIMIT)  # without --loops
+FOR_PROGRAMS = tuple(name for name in NAMES if name not in ("whorl-pure", "aiofastnet", LIMIT))
 Factory: TypeAlias = Callable[[], asyncio.AbstractEventLoop]
 ROOT = Path(__file__).resolve().parent.parent
 PROBE_SECONDS = 30
@@ -69,7 +43,7 @@ class Choice:
 
 def choose(name: str) -> Choice:
     """Find the loop called `name`; raise UnavailableError if it is not here."""
-    if name in (LIMIT, LIBUV):
+    if name == LIMIT:
         return Choice(name, dict(os.environ), "cc -O2")
     environment = _environment(name)
     probe = subprocess.run(
@@ -85,23 +59,30 @@ def factory(name: str) -> Factory:
     """Return the factory of loops called `name`, in a process that was started for it alone."""
     if name == "asyncio":
         return asyncio.SelectorEventLoop
+    make: Factory
     if name in PEERS:
-        make: Any = getattr(importlib.import_module(name), PEERS[name])
-        return cast(Factory, make() if PEERS[name] == "loop_factory" else make)
+        module = importlib.import_module(name)
+        make = module.loop_factory() if name == "aiofastnet" else module.new_event_loop
+        return make
     import whorl
 
-    _check_build(name, whorl.compiled)
-    if kind := KINDS_OF_TASKS.get(name.partition("@")[0]):
-        return functools.partial(whorl.new_event_loop, tasks=kind)
-    options = CONFIGURED.get(name.partition("@")[0])
-    return cast(Factory, functools.partial(_configured, options) if options else whorl.new_event_loop)
+    family = name.partition("@")[0]
+    if whorl.compiled == (family == "whorl-pure"):
+        raise ImportError(f"found a whorl that is {'compiled' if whorl.compiled else 'not compiled'}")
+    if family == "whorl-spinning":
+        make = _spinning
+    elif family == "whorl-server":
+        make = whorl.server_loop
+    else:
+        make = functools.partial(whorl.new_event_loop, tasks=TASKS.get(family))
+    return make
 
 
-def _configured(options: Mapping[str, Any]) -> Any:
+def _spinning() -> Any:
     import whorl
 
     loop = whorl.new_event_loop()
-    loop.configure(**options)
+    loop.configure(spin_ns=SPIN_NS)
     return loop
 
 
@@ -113,14 +94,16 @@ def die_with_parent() -> None:
 def _environment(name: str) -> dict[str, str]:
     environment = dict(os.environ)
     family, _, tree = name.partition("@")
-    known = {*NAMES, *CONFIGURED, *KINDS_OF_TASKS}
+    known = {*NAMES, *WHORLS}
     if family not in known:
         raise UnavailableError(f"unknown loop; known are {', '.join(sorted(known))}")
+    if family == "whorl-inspected":
+        environment["WHORL_INSPECT"] = "1"
     if family == "whorl-pure":
         environment["PYTHONPATH"] = tree or str(ROOT / "src")
     elif tree:
         environment["PYTHONPATH"] = tree
-    elif family in ("whorl", *CONFIGURED, TASKS) and not _names_whorl(environment.get("PYTHONPATH", "")):
+    elif family in WHORLS and not _names_whorl(environment.get("PYTHONPATH", "")):
         environment["PYTHONPATH"] = str(_newest_release_tree())
     return environment
 
@@ -135,11 +118,6 @@ def _newest_release_tree() -> Path:
     if not trees:
         raise UnavailableError(f"no PYTHONPATH with a whorl in it, and no build/{pattern}")
     return trees[-1]
-
-
-def _check_build(name: str, compiled: bool) -> None:
-    if compiled == name.startswith("whorl-pure"):
-        raise ImportError(f"found a whorl that is {'compiled' if compiled else 'not compiled'}")
 
 
 def _version(name: str) -> str:

@@ -5,6 +5,7 @@ import dataclasses
 import json
 import os
 import select
+import socket
 import subprocess
 import sys
 import tempfile
@@ -14,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import c_programs
-from cases import Case, EchoCase, MicroCase
-from loops import LIBUV, LIMIT, Choice
+from cases import Case, EchoCase
+from loops import LIMIT, Choice
 from programs.program import Program
 
 FOLDER = Path(__file__).resolve().parent
@@ -45,7 +46,6 @@ class Sample:
     errors: int = 0
     p50_us: float | None = None  # latencies: echo cases only
     p99_us: float | None = None
-    p999_us: float | None = None
     client_busy: float | None = None  # the generator's share of its core; near 1, it may be the limit itself
 
 
@@ -71,11 +71,23 @@ def measure(
     case: Case, loop: Choice, cores: Cores, seconds: float, addresses: Mapping[str, str] = NOWHERE
 ) -> Sample:
     """Measure `case` on `loop` once; `addresses` are those of the services that programs talk to."""
-    if isinstance(case, MicroCase):
-        return _measure_micro(case, loop, cores, seconds)
+    if isinstance(case, EchoCase):
+        return _measure_echo(case, loop, cores, seconds)
+    spare, used = SPARE_SECONDS, {cores.server, cores.client}
+    command = _python("micro.py", case.name.removeprefix("micro/"), loop.name, seconds)
     if isinstance(case, Program):
-        return _measure_program(case, loop, cores, seconds, addresses.get(case.service, ""))
-    return _measure_echo(case, loop, cores, seconds)
+        spare = PROGRAM_SPARE_SECONDS
+        used = {cores.server} if case.service else used
+        address = addresses.get(case.service, "")
+        command = _python("run_program.py", case.name, loop.name, seconds, address)
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:  # what is left behind goes with it
+        told = dataclasses.replace(loop, environment={**loop.environment, "TMPDIR": folder})
+        found = _run(command, told, used, seconds, spare)
+    return Sample(
+        rate=found["operations"] / found["seconds"],
+        cpu_us=found["busy_seconds"] / found["operations"] * 1e6,
+        is_disturbed=found["waited_seconds"] > DISTURBED_SHARE * found["seconds"],
+    )
 
 
 def is_applicable(case: Case, loop: Choice) -> bool:
@@ -85,37 +97,21 @@ def is_applicable(case: Case, loop: Choice) -> bool:
     return loop.name != LIMIT or (isinstance(case, EchoCase) and case.mode != "http")
 
 
-def _measure_micro(case: MicroCase, loop: Choice, cores: Cores, seconds: float) -> Sample:
-    name = case.name.removeprefix("micro/")
-    command = [sys.executable, str(FOLDER / "micro.py"), name, loop.name, str(seconds)]
-    if name.startswith("machine/"):
-        command = [*_machine(loop), name.removeprefix("machine/"), str(seconds)]
-    return _read_batches(_run(command, loop, {cores.server, cores.client}, seconds))
-
-
-def _measure_program(program: Program, loop: Choice, cores: Cores, seconds: float, address: str) -> Sample:
-    command = [sys.executable, str(FOLDER / "run_program.py"), program.name, loop.name, str(seconds), address]
-    core = {cores.server} if program.service else {cores.server, cores.client}
-    with tempfile.TemporaryDirectory(prefix="bench-") as folder:  # what a program leaves behind goes with it
-        told = dataclasses.replace(loop, environment={**loop.environment, "TMPDIR": folder})
-        return _read_batches(_run(command, told, core, seconds, PROGRAM_SPARE_SECONDS))
-
-
-def _read_batches(found: dict[str, Any]) -> Sample:
-    waited = found["waited_seconds"] or 0.0
-    return Sample(
-        rate=found["operations"] / found["seconds"],
-        cpu_us=found["busy_seconds"] / found["operations"] * 1e6,
-        is_disturbed=waited > DISTURBED_SHARE * found["seconds"],
-    )
-
-
 def _measure_echo(case: EchoCase, loop: Choice, cores: Cores, seconds: float) -> Sample:
-    with (
-        tempfile.TemporaryDirectory(prefix="bench-") as folder,
-        running_server(case, loop, cores, folder) as (pid, address),
-    ):
-        return _read_sample(running_load(case, loop, cores, address, seconds, WARM_UP_SECONDS, pid))
+    with running_server(case, loop, cores) as (pid, address):
+        found = running_load(case, loop, cores, address, seconds, WARM_UP_SECONDS, pid)
+    requests, elapsed = found["requests"], found["seconds"]
+    if requests == 0:
+        raise MeasurementError("not one request was answered")
+    return Sample(
+        rate=requests / elapsed,
+        p50_us=found["p50_us"],
+        p99_us=found["p99_us"],
+        errors=found["errors"],
+        cpu_us=found["server_run_ns"] / requests / 1e3 or None,
+        is_disturbed=max(found["server_wait_ns"], found["client_wait_ns"]) / 1e9 > DISTURBED_SHARE * elapsed,
+        client_busy=found["client_run_ns"] / 1e9 / elapsed,
+    )
 
 
 def running_load(
@@ -127,39 +123,34 @@ def running_load(
     return _run([c_programs.path(program), *map(str, load)], loop, {cores.client}, seconds)
 
 
-def _read_sample(found: dict[str, Any]) -> Sample:
-    requests, seconds = found["requests"], found["seconds"]
-    if requests == 0:
-        raise MeasurementError("not one request was answered")
-    counts_time = found["server_run_ns"] is not None and found["client_run_ns"] is not None
-    waited_ns = max(found["server_wait_ns"], found["client_wait_ns"]) if counts_time else 0
-    return Sample(
-        rate=requests / seconds,
-        p50_us=found["p50_us"],
-        p99_us=found["p99_us"],
-        p999_us=found["p999_us"],
-        errors=found["errors"] + found["lost"],
-        cpu_us=found["server_run_ns"] / requests / 1e3 if counts_time else None,
-        is_disturbed=waited_ns / 1e9 > DISTURBED_SHARE * seconds,
-        client_busy=found["client_run_ns"] / 1e9 / seconds if counts_time else None,
-    )
+@contextlib.contextmanager
+def running_server(case: EchoCase, loop: Choice, cores: Cores) -> Iterator[tuple[int, str]]:
+    """Yield the process id and the address of a server on its core, with the case's idle connections."""
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        address = f"unix:{folder}/socket" if case.transport == "unix" else case.transport
+        if loop.name == LIMIT:
+            command = [c_programs.path("echo_limit"), address]
+        else:
+            command = _python("servers.py", case.kind, loop.name, address)
+        with (
+            started(command, loop.environment, cores.server) as (pid, reachable_at),
+            idle_connections(case.idle, reachable_at),
+        ):
+            yield pid, reachable_at
 
 
 @contextlib.contextmanager
-def running_server(case: EchoCase, loop: Choice, cores: Cores, folder: str) -> Iterator[tuple[int, str]]:
-    """Yield the process id and the address of a server on its core, with the case's idle connections."""
-    address = f"unix:{folder}/socket" if case.transport == "unix" else case.transport
-    if case.kind == "machine":
-        command = [*_machine(loop), "echo", address]
-    elif loop.name == LIMIT:
-        command = [c_programs.path("echo_limit"), address]
-    else:
-        command = [sys.executable, str(FOLDER / "servers.py"), case.kind, loop.name, address]
-    with (
-        started(command, loop.environment, cores.server) as (pid, reachable_at),
-        idle_connections(case.idle, reachable_at, cores),
-    ):
-        yield pid, reachable_at
+def idle_connections(count: int, address: str) -> Iterator[None]:
+    """Keep silent connections open meanwhile."""
+    with contextlib.ExitStack() as stack:
+        for _ in range(count):
+            where = "127.0.0.1", int(address.removeprefix("tcp:"))
+            stack.enter_context(socket.create_connection(where))
+        yield
+
+
+def _python(program: str, *arguments: object) -> list[str]:
+    return [sys.executable, str(FOLDER / program), *map(str, arguments)]
 
 
 @contextlib.contextmanager
@@ -175,32 +166,6 @@ def started(command: Sequence[str], environment: Mapping[str, str], core: int) -
                 yield server.pid, _wait_until_ready(server, complaints)
             finally:
                 server.kill()
-
-
-@contextlib.contextmanager
-def idle_connections(count: int, address: str, cores: Cores) -> Iterator[None]:
-    """Keep silent connections open meanwhile."""
-    if not count:
-        yield
-        return
-    command = [sys.executable, str(FOLDER / "crowds.py"), address, str(count)]
-    with pinned({cores.client}):
-        holder = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    with holder:
-        try:
-            assert holder.stdout is not None
-            if not holder.stdout.readline():
-                raise MeasurementError(f"{count} idle connections could not be made")
-            yield
-        finally:
-            holder.kill()
-
-
-def _machine(loop: Choice) -> list[str]:
-    """Return the program with libuv's names: in C on libuv, in Python on Whorl."""
-    if loop.name == LIBUV:
-        return [c_programs.path("uv_bench")]
-    return [sys.executable, str(FOLDER / "machine_face.py")]
 
 
 def _wait_until_ready(server: subprocess.Popen[str], complaints: Any) -> str:

@@ -17,34 +17,22 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import crowds
 import files
 import loops
 from servers import CERTIFICATE
 
 Batch = Callable[[], Coroutine[Any, Any, None]]
 FOREVER = 3600.0
-
-
-@dataclass(frozen=True)
-class Micro:
-    """A batch, and how many operations it stands for."""
-
-    batch: Batch
-    operations: int
-    has_own_loop: bool = False  # each batch makes its loop itself
-
-
-CASES: dict[str, Micro] = {}
+CASES: dict[str, tuple[Batch, int]] = {}  # a batch, and how many operations it stands for
 
 
 def case(name: str, operations: int) -> Callable[[Batch], Batch]:
     def register(batch: Batch) -> Batch:
-        CASES[name] = Micro(batch, operations)
+        CASES[name] = batch, operations
         return batch
 
     return register
@@ -144,14 +132,8 @@ async def post_from_thread(count: int) -> None:
     thread.join()
 
 
-@case("call_soon_threadsafe/other-thread", 10_000)
-async def threadsafe_other_thread() -> None:
-    await post_from_thread(10_000)
-
-
-@case("call_soon_threadsafe/other-thread-flood", 100_000)
-async def threadsafe_flood() -> None:
-    await post_from_thread(100_000)
+case("call_soon_threadsafe/other-thread", 10_000)(partial(post_from_thread, 10_000))
+case("call_soon_threadsafe/other-thread-flood", 100_000)(partial(post_from_thread, 100_000))
 
 
 @case("call_soon_threadsafe/wake-round-trip", 1_000)
@@ -252,26 +234,19 @@ async def timeout_trivial() -> None:
 # ---- descriptors and life cycle ----
 
 
-@case("add_reader/churn", 10_000)
-async def add_reader_churn() -> None:
+async def watch_again(by_number: bool) -> None:
     loop = asyncio.get_running_loop()
     near, far = socket.socketpair()
     with near, far:
         near.setblocking(False)
+        watched = near.fileno() if by_number else near
         for _ in range(10_000):
-            loop.add_reader(near, nothing)
-            loop.remove_reader(near)
+            loop.add_reader(watched, nothing)
+            loop.remove_reader(watched)
 
 
-@case("add_reader/number", 10_000)
-async def add_reader_number() -> None:
-    loop = asyncio.get_running_loop()
-    near, far = socket.socketpair()
-    with near, far:
-        number = near.fileno()
-        for _ in range(10_000):
-            loop.add_reader(number, nothing)
-            loop.remove_reader(number)
+case("add_reader/churn", 10_000)(partial(watch_again, False))
+case("add_reader/number", 10_000)(partial(watch_again, True))
 
 
 @case("sock/ping-pong", 5_000)
@@ -310,64 +285,61 @@ def tcp_pair() -> tuple[socket.socket, socket.socket]:
     return near, far
 
 
-async def open_stream(near: socket.socket, is_tls: bool) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    if not is_tls:
-        return await asyncio.open_connection(sock=near)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return await asyncio.open_connection(sock=near, ssl=context, server_hostname="localhost")
+async def with_far_end(
+    talk: Callable[[socket.socket], Any], use: Callable[[Any, Any], Coroutine[Any, Any, None]], is_tls: bool
+) -> None:
+    """Let `use` have a stream, and a thread `talk` at its other end."""
+    near, far = tcp_pair()
+    options: dict[str, Any] = {}
+    if is_tls:
+        options["ssl"] = ssl._create_unverified_context()
+        options["server_hostname"] = "localhost"
 
+    def run_far_end() -> None:
+        peer = far
+        if is_tls:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(CERTIFICATE)
+            peer = context.wrap_socket(far, server_side=True)
+        with peer:
+            talk(peer)
 
-def far_end(far: socket.socket, is_tls: bool) -> socket.socket:
-    """Return the socket of a thread at the other end, once the handshake is done."""
-    if not is_tls:
-        return far
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(CERTIFICATE)
-    return context.wrap_socket(far, server_side=True)
+    thread = threading.Thread(target=run_far_end)
+    thread.start()
+    reader, writer = await asyncio.open_connection(sock=near, **options)
+    await use(reader, writer)
+    writer.close()
+    await writer.wait_closed()
+    thread.join()
 
 
 async def read_stream(
-    data: bytes, use: Callable[[asyncio.StreamReader], Coroutine[Any, Any, None]], is_tls: bool = False
+    data: bytes, use: Callable[[Any], Coroutine[Any, Any, None]], is_tls: bool = False
 ) -> None:
     """Let `use` read what a thread sends."""
-    near, far = tcp_pair()
 
-    def send() -> None:
-        with far_end(far, is_tls) as peer:
-            peer.sendall(data)
-            if is_tls:
-                peer.recv(1)
+    def send(peer: socket.socket) -> None:
+        peer.sendall(data)
+        if is_tls:
+            peer.recv(1)
 
-    thread = threading.Thread(target=send)
-    thread.start()
-    reader, writer = await open_stream(near, is_tls)
-    await use(reader)
-    writer.close()
-    await writer.wait_closed()
-    thread.join()
+    await with_far_end(send, lambda reader, _: use(reader), is_tls)
 
 
-async def write_stream(
-    use: Callable[[asyncio.StreamWriter], Coroutine[Any, Any, None]], is_tls: bool = False
-) -> None:
-    """Let a thread receive what `use` writes."""
-    near, far = tcp_pair()
+async def write_stream(times: int, write: Callable[[Any], None], is_tls: bool = False) -> None:
+    """Let a thread receive what is written, and drained each time."""
 
-    def receive() -> None:
+    def receive(peer: socket.socket) -> None:
         buffer = bytearray(DRAIN_BYTES)
-        with far_end(far, is_tls) as peer:
-            while peer.recv_into(buffer):
-                pass
+        while peer.recv_into(buffer):
+            pass
 
-    thread = threading.Thread(target=receive)
-    thread.start()
-    _, writer = await open_stream(near, is_tls)
-    await use(writer)
-    writer.close()
-    await writer.wait_closed()
-    thread.join()
+    async def use(_: object, writer: asyncio.StreamWriter) -> None:
+        for _ in range(times):
+            write(writer)
+            await writer.drain()
+
+    await with_far_end(receive, use, is_tls)
 
 
 @case("streams/readline-64B", 20_000)
@@ -385,48 +357,29 @@ async def read_all(reader: asyncio.StreamReader) -> None:
         left -= len(await reader.read(DRAIN_BYTES))
 
 
-@case("streams/bulk-read-MiB", len(BULK) // 2**20)
-async def stream_bulk_read() -> None:
-    await read_stream(BULK, read_all)
-
-
-@case("streams/tls-bulk-read-MiB", len(BULK) // 2**20)
-async def stream_tls_bulk_read() -> None:
-    await read_stream(BULK, read_all, is_tls=True)
+case("streams/bulk-read-MiB", len(BULK) // 2**20)(partial(read_stream, BULK, read_all))
+case("streams/tls-bulk-read-MiB", len(BULK) // 2**20)(partial(read_stream, BULK, read_all, is_tls=True))
 
 
 @case("streams/tls-bulk-write-MiB", len(BULK) // 2**20)
 async def stream_tls_bulk_write() -> None:
-    async def write_all(writer: asyncio.StreamWriter) -> None:
-        block = bytes(DRAIN_BYTES)
-        for _ in range(len(BULK) // DRAIN_BYTES):
-            writer.write(block)
-            await writer.drain()
-
-    await write_stream(write_all, is_tls=True)
+    block = bytes(DRAIN_BYTES)
+    await write_stream(len(BULK) // DRAIN_BYTES, lambda writer: writer.write(block), is_tls=True)
 
 
 @case("streams/small-writes-64B", 10_000)
 async def stream_small_writes() -> None:
-    async def write_lines(writer: asyncio.StreamWriter) -> None:
-        for _ in range(1000):
-            for _ in range(10):
-                writer.write(LINE)
-            await writer.drain()
+    def write_lines(writer: asyncio.StreamWriter) -> None:
+        for _ in range(10):
+            writer.write(LINE)
 
-    await write_stream(write_lines)
+    await write_stream(1000, write_lines)
 
 
 @case("streams/writelines-16x64B", 2_000)
 async def stream_writelines() -> None:
     lines = [LINE] * 16
-
-    async def write_lines(writer: asyncio.StreamWriter) -> None:
-        for _ in range(2000):
-            writer.writelines(lines)
-            await writer.drain()
-
-    await write_stream(write_lines)
+    await write_stream(2000, lambda writer: writer.writelines(lines))
 
 
 @case("subprocess/true", 10)
@@ -436,59 +389,90 @@ async def subprocess_true() -> None:
         await process.wait()
 
 
+# ---- one timer among many that wait, one task among many that are ready ----
+
+FIRED = 20_000  # timers for one measurement, so many that making what waits is long past
+SWITCHES = 200_000  # so many that making the tasks is little of it
+SOON = 0.001  # some loops make no timer for a call that is due at once
+SCALE = ("timers-among/", "tasks/")  # what the names of these begin with
+_waiting: list[asyncio.TimerHandle] = []
+
+
+async def fire_among(count: int) -> None:
+    """Make timers and let them fall due, while others that were made before the first batch go on waiting."""
+    loop = asyncio.get_running_loop()
+    order = random.Random(1)
+    while len(_waiting) < count:
+        _waiting.append(loop.call_later(FOREVER * (1 + order.random()), nothing))
+    for _ in range(FIRED // 1000):
+        done = loop.create_future()
+        for _ in range(999):
+            loop.call_later(SOON, nothing)
+        loop.call_later(SOON, done.set_result, None)
+        await done
+
+
+async def switch_among(count: int) -> None:
+    """Run tasks that give way to each other."""
+
+    async def give_way() -> None:
+        for _ in range(max(1, SWITCHES // count)):
+            await asyncio.sleep(0)
+
+    await asyncio.gather(*[give_way() for _ in range(count)])
+
+
+for power in range(7):
+    case(f"timers-among/{10**power}", FIRED)(partial(fire_among, 10**power))
+for power in range(5):
+    case(f"tasks/{10**power}", SWITCHES)(partial(switch_among, 10**power))
 files.register(case)
-crowds.register(case)
-CASES["run/no-op"] = Micro(nothing_async, 1, has_own_loop=True)
+case("run/no-op", 1)(nothing_async)
 
 
-def measure(micro: Micro, loop_name: str, seconds: float) -> dict[str, float | None]:
-    """Repeat the batch for `seconds`; how many operations that were, and the times they took."""
+def measure(case_name: str, loop_name: str, seconds: float) -> dict[str, float]:
+    """Repeat the batch for `seconds`; how many operations that was, and the times they took."""
     new_loop = loops.factory(loop_name)
-    if micro.has_own_loop:
-        return repeat(lambda: _run_once(micro.batch, new_loop), micro.operations, seconds)
+    batch, operations = CASES[case_name]
+
+    def run_anew() -> None:
+        with asyncio.Runner(loop_factory=new_loop) as runner:
+            runner.run(batch())
+
+    if case_name == "run/no-op":
+        return repeat(run_anew, operations, seconds)
     with asyncio.Runner(loop_factory=new_loop) as runner:
-        return repeat(lambda: runner.run(micro.batch()), micro.operations, seconds)
+        return repeat(lambda: runner.run(batch()), operations, seconds)
 
 
-def _run_once(batch: Batch, new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
-    with asyncio.Runner(loop_factory=new_loop) as runner:
-        runner.run(batch())
-
-
-def repeat(run_batch: Callable[[], None], operations: int, seconds: float) -> dict[str, float | None]:
+def repeat(run_batch: Callable[[], None], operations: int, seconds: float) -> dict[str, float]:
     """Repeat a batch of so many operations for `seconds`; how many that were, and the times they took."""
     run_batch()
     gc.collect()
     done = 0
-    waited_before, busy_before, begin = _waited_seconds(), time.process_time(), time.perf_counter()
+    waited, busy, begin = _waited_seconds(), time.process_time(), time.perf_counter()
     now = begin
     while now - begin < seconds:
         run_batch()
         done += operations
         now = time.perf_counter()
-    busy, waited = time.process_time() - busy_before, _waited_seconds()
-    return {
-        "operations": done,
-        "seconds": now - begin,
-        "busy_seconds": busy,
-        "waited_seconds": waited - waited_before
-        if waited is not None and waited_before is not None
-        else None,
-    }
+    busy = time.process_time() - busy
+    waited = _waited_seconds() - waited
+    return {"operations": done, "seconds": now - begin, "busy_seconds": busy, "waited_seconds": waited}
 
 
-def _waited_seconds() -> float | None:
+def _waited_seconds() -> float:
     """Return how long this thread has waited for a core that others used, where the kernel reports it."""
     try:
         return int(Path("/proc/self/schedstat").read_text().split()[1]) / 1e9
     except OSError:
-        return None
+        return 0.0
 
 
 def main() -> None:
     case_name, loop_name, seconds = sys.argv[1:]
     loops.die_with_parent()
-    print(json.dumps(measure(CASES[case_name], loop_name, float(seconds))))
+    print(json.dumps(measure(case_name, loop_name, float(seconds))))
 
 
 if __name__ == "__main__":

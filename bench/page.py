@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,6 @@ TITLES = {"asyncio": "asyncio", "whorl": "Whorl", "whorl-server": "Whorl, `serve
 BEST = "best other"
 PROGRAM = "program/"  # what the names of programs begin with
 SERVER = "http/"
-SERVERS = {
-    "http/uvicorn/10": "uvicorn, 10 connections",
-    "http/aiohttp/10": "aiohttp, 10 connections",
-    "http/httptools/10": "httptools' parser alone, 10 connections",
-    "http/fastapi/100": "FastAPI under uvicorn, 100 connections",
-    "http/hypercorn/100": "Hypercorn, 100 connections",
-}
 
 # The cases of the README's chart, and those of its table.
 BARS = {
@@ -49,7 +43,8 @@ HEADLINES = (
     "micro/create_task/await",
 )
 
-Tables = dict[str, dict[str, Any]]
+Table = dict[str, Any]
+Tables = dict[str, Table]
 
 
 class IncompleteError(Exception):
@@ -77,102 +72,78 @@ def publish(result: Path) -> None:
     PUBLISHED.write_text(_json(tables), encoding="utf-8")
 
 
-def check_complete(result: str, table: dict[str, Any]) -> None:
+def check_complete(result: str, table: Table) -> None:
     """Raise IncompleteError if a table lacks a case of the chart or of the README."""
     missing = {*BARS.values(), *HEADLINES} - {row["case"] for row in table["rows"]}
     if missing:
         raise IncompleteError(f"{result} lacks {', '.join(sorted(missing))}")
 
 
-def table_of(document: dict[str, Any], tables: Tables) -> tuple[str, dict[str, Any]]:
-    """Return the table of a run and its name. Rows keep the titles that the published tables have."""
-    titles = _titles(tables)
-    name = "cpython-" + _minor(document)
+def table_of(document: Table, tables: Tables) -> tuple[str, Table]:
+    """Return the table of a run and its name: the best of the others in a column."""
     others = sorted(OTHERS & set(document["loops"]))
-    rows = []
-    for case, measured in document["cases"].items():
-        ratios = {loop: _ratio(found) for loop, found in measured.items()}
-        values = [ratios.get("asyncio"), _best(ratios, others), ratios.get("whorl")]
-        if values[-1] is not None:
-            rows.append({"title": titles.get(case, f"`{case}`"), "case": case, "values": values})
-    versions = _versions(document, others)
-    return name, {
-        "about": f"{_about(document)} *Best other* is the best of {versions or 'no other loop'}.",
-        "command": _command(document, "--all"),
-        "loops": [TITLES["asyncio"], BEST, TITLES["whorl"]],
-        "rows": rows,
-    }
+
+    def values(measured: Table) -> list[float | None]:
+        best = max((ratio for loop in others if (ratio := _ratio(measured, loop))), default=None)
+        return [_ratio(measured, "asyncio"), best, _ratio(measured, "whorl")]
+
+    about = f"*Best other* is the best of {_versions(document, others) or 'no other loop'}."
+    columns = [TITLES["asyncio"], BEST, TITLES["whorl"]]
+    table = _table(document, tables, about, "--all", columns, values)
+    table["rows"] = [row for row in table["rows"] if row["values"][-1]]
+    return "cpython-" + _minor(document), table
 
 
-def servers_of(document: dict[str, Any], tables: Tables) -> dict[str, Any]:
+def servers_of(document: Table, tables: Tables) -> Table:
     """Return the table of a run's HTTP servers, with a column for each loop that ran beside uvloop."""
-    titles = SERVERS | _titles(tables)
-    names = [loop for loop in document["loops"] if loop not in (REFERENCE, "C")]
-    rows = [
-        {
-            "title": titles.get(case, f"`{case}`"),
-            "case": case,
-            "values": [_ratio(measured[loop]) if loop in measured else None for loop in names],
-        }
-        for case, measured in document["cases"].items()
-    ]
+    names = [loop for loop in document["loops"] if loop not in (REFERENCE, loops.LIMIT)]
     versions = _versions(document, [loop for loop in names if loop in OTHERS])
-    return {
-        "about": f"{_about(document)} The others: {versions or 'none'}.",
-        "command": _command(document, "--cases http/"),
-        "loops": [TITLES.get(loop, loop) for loop in names],
-        "rows": rows,
-    }
+    about, columns = f"The others: {versions or 'none'}.", [TITLES.get(loop, loop) for loop in names]
+    return _table(
+        document, tables, about, "--cases http/", columns,
+        lambda measured: [_ratio(measured, loop) for loop in names],
+    )  # fmt: skip
 
 
-def programs_of(document: dict[str, Any], tables: Tables) -> tuple[str, dict[str, Any]]:
+def programs_of(document: Table, tables: Tables) -> tuple[str, Table]:
     """Return the table of a run of programs and its name: Whorl by processor time and by the clock."""
-    programs = {case.name: case.title for case in cases.PROGRAMS if isinstance(case, Program)}
-    titles = programs | SERVERS | _titles(tables)
-    rows = [
-        {
-            "title": titles.get(case, f"`{case}`"),
-            "case": case,
-            "values": [_ratio(found), _ratio(found, "ratios")],
-        }
-        for case, measured in document["cases"].items()
-        if (found := measured.get("whorl")) and _ratio(found)
-    ]
+    table = _table(
+        document, tables, "The loop is Whorl.", "--programs", ["by processor time", "by wall time"],
+        lambda measured: [_ratio(measured, "whorl"), _ratio(measured, "whorl", "ratios")],
+    )  # fmt: skip
+    table["rows"] = [row for row in table["rows"] if row["values"][0]]
     minor = _minor(document)
-    return "programs" if MAIN.endswith(minor) else f"programs-{minor}", {
-        "about": f"{_about(document)} The loop is Whorl.",
-        "command": _command(document, "--programs"),
-        "loops": ["by processor time", "by wall time"],
-        "rows": rows,
+    return "programs" if MAIN.endswith(minor) else f"programs-{minor}", table
+
+
+def _table(
+    document: Table, tables: Tables, about: str, arguments: str, columns: list[str],
+    values: Callable[[Table], list[float | None]],
+) -> Table:  # fmt: skip
+    """Return a table of a run. Rows keep the titles that the published tables have."""
+    titles = {case.name: case.title for case in cases.PROGRAMS if isinstance(case, Program)}
+    titles |= {row["case"]: row["title"] for table in tables.values() for row in table["rows"]}
+    python, rounds = document["machine"]["python"].partition(" ")[0], document["options"]["rounds"]
+    is_profiled = "-profiled" in document["loops"].get("whorl", "")
+    build = " Whorl is compiled for a profile, as in its wheels." if is_profiled else ""
+    config = " CONFIG=profiled" if is_profiled else ""
+    return {
+        "about": f"Measured on {document['when'][:10]}: CPython {python}, {rounds} rounds.{build} {about}",
+        "command": f'make bench PYTHON=python{_minor(document)}{config} ARGS="{arguments}"',
+        "loops": columns,
+        "rows": [
+            {"title": titles.get(case, f"`{case}`"), "case": case, "values": values(measured)}
+            for case, measured in document["cases"].items()
+        ],
     }
 
 
-def _versions(document: dict[str, Any], names: list[str]) -> str:
+def _versions(document: Table, names: list[str]) -> str:
     return ", ".join(f"{loop} {document['loops'][loop].partition(' ')[0]}" for loop in names)
 
 
-def _titles(tables: Tables) -> dict[str, str]:
-    return {row["case"]: row["title"] for table in tables.values() for row in table["rows"]}
-
-
-def _about(document: dict[str, Any]) -> str:
-    python = document["machine"]["python"].partition(" ")[0]
-    build = " Whorl is compiled for a profile, as in its wheels." if _is_profiled(document) else ""
-    rounds = document["options"]["rounds"]
-    return f"Measured on {document['when'][:10]}: CPython {python}, {rounds} rounds.{build}"
-
-
-def _minor(document: dict[str, Any]) -> str:
+def _minor(document: Table) -> str:
     return ".".join(document["machine"]["python"].split(".")[:2])
-
-
-def _command(document: dict[str, Any], arguments: str) -> str:
-    config = " CONFIG=profiled" if _is_profiled(document) else ""
-    return f'make bench PYTHON=python{_minor(document)}{config} ARGS="{arguments}"'
-
-
-def _is_profiled(document: dict[str, Any]) -> bool:
-    return "-profiled" in document["loops"].get("whorl", "")
 
 
 def write() -> None:
@@ -187,7 +158,8 @@ def refreshed(text: str, tables: Tables) -> str:
     """Return the text of a page with the published numbers between its marks."""
 
     def replaced(mark: re.Match[str]) -> str:
-        return f"{mark[1]}\n{_marked(mark[2], tables)}\n{mark[3]}"
+        shown = _headlines(tables[MAIN]) if mark[2] == "headlines" else _section(tables[mark[2]])
+        return f"{mark[1]}\n{shown}\n{mark[3]}"
 
     return re.sub(r"(<!-- bench: ([\w.-]+) -->)\n.*?\n(<!-- end -->)", replaced, text, flags=re.DOTALL)
 
@@ -200,13 +172,7 @@ def chart(tables: Tables) -> str:
     return bars.draw(groups, table["loops"], REFERENCE)
 
 
-def _marked(name: str, tables: Tables) -> str:
-    if name == "headlines":
-        return _headlines(tables[MAIN])
-    return _section(tables[name])
-
-
-def _headlines(table: dict[str, Any]) -> str:
+def _headlines(table: Table) -> str:
     rows = {row["case"]: row for row in table["rows"]}
     asyncio, best, whorl = table["loops"]
     lines = [_line("", asyncio, REFERENCE, best, whorl), _line("---", *["--:"] * 4)]
@@ -216,19 +182,14 @@ def _headlines(table: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _section(table: dict[str, Any]) -> str:
-    has_notes = any("note" in row for row in table["rows"])
-    notes = ["remark"] if has_notes else []
+def _section(table: Table) -> str:
     lines = [table["about"], ""]
     if table["command"]:
         lines += [f"Measure it with `{table['command']}`.", ""]
-    if not table["rows"]:
-        return "\n".join(lines).rstrip()
-    lines.append(_line("", "case", *table["loops"], *notes))
-    lines.append(_line("---", "---", *["--:"] * len(table["loops"]), *["---"] * len(notes)))
+    columns = table["loops"]
+    lines += [_line("", "case", *columns), _line("---", "---", *["--:"] * len(columns))]
     for row in table["rows"]:
-        note = [row.get("note", "")] if has_notes else []
-        lines.append(_line(row["title"], f"`{row['case']}`", *map(_cell, row["values"]), *note))
+        lines.append(_line(row["title"], f"`{row['case']}`", *map(_cell, row["values"])))
     return "\n".join(lines)
 
 
@@ -240,28 +201,20 @@ def _cell(value: float | None) -> str:
     return "" if value is None else f"{value:.2f}"
 
 
-def _ratio(found: dict[str, Any], kind: str = "cpu_ratios") -> float | None:
-    ratio = found[kind].get(REFERENCE)
+def _ratio(measured: Table, loop: str, kind: str = "cpu_ratios") -> float | None:
+    ratio = measured[loop][kind].get(REFERENCE) if loop in measured else None
     return round(ratio["median"], 2) if ratio else None
-
-
-def _best(ratios: dict[str, float | None], others: list[str]) -> float | None:
-    return max((ratio for loop in others if (ratio := ratios.get(loop)) is not None), default=None)
 
 
 def _json(tables: Tables) -> str:
     """Return the tables as JSON, with a line for each row: so a change can be read."""
-    return (
-        "{\n"
-        + ",\n".join(f" {_dump(name)}: {_json_table(table)}" for name, table in tables.items())
-        + "\n}\n"
-    )
-
-
-def _json_table(table: dict[str, Any]) -> str:
-    entries = [f"  {_dump(key)}: {_dump(value)}" for key, value in table.items() if key != "rows"]
-    rows = ",\n".join(f"   {_dump(row)}" for row in table["rows"])
-    return "{\n" + ",\n".join([*entries, f'  "rows": [\n{rows}\n  ]']) + "\n }"
+    shown = []
+    for name, table in tables.items():
+        entries = [f"  {_dump(key)}: {_dump(value)}" for key, value in table.items() if key != "rows"]
+        rows = ",\n".join(f"   {_dump(row)}" for row in table["rows"])
+        entries.append(f'  "rows": [\n{rows}\n  ]')
+        shown.append(f" {_dump(name)}: {{\n" + ",\n".join(entries) + "\n }")
+    return "{\n" + ",\n".join(shown) + "\n}\n"
 
 
 def _dump(value: Any) -> str:

@@ -14,13 +14,9 @@ from typing import Any
 
 from measure import Sample
 
-REFERENCES = ["uvloop", "asyncio"]  # of the machine's cases only libuv
+REFERENCES = ["uvloop", "asyncio"]
 BUSY = 0.95  # a load generator with this share of its core is the limit itself
-COLUMNS = (
-    ("case", 42, "<"), ("loop", 12, "<"), ("per second", 12, ">"),
-    ("/ uvloop", 20, ">"), ("/ asyncio", 20, ">"), ("CPU µs", 9, ">"), ("CPU / uvloop", 20, ">"),
-    ("p50 µs", 9, ">"), ("p99 µs", 9, ">"), ("", 0, "<"),
-)  # fmt: skip
+WIDTHS = (42, 15, 12, 20, 20, 9, 20, 9, 9, 0)  # of the columns; the first two are names
 
 
 @dataclass(frozen=True)
@@ -62,22 +58,25 @@ class CaseResult:
         return _ratio([theirs / ours for ours, theirs in pairs if ours and theirs])
 
     def _pairs(self, loop: str, reference: str) -> list[tuple[Sample, Sample]]:
+        if loop == reference:
+            return []
         rounds = zip(self.samples[loop], self.samples.get(reference, []), strict=False)
         return [(ours, theirs) for ours, theirs in rounds if ours and theirs]
 
 
+def compare(loops: Sequence[str]) -> None:
+    """Take ratios to uvloop and asyncio, or to the last loop if neither runs."""
+    if not set(REFERENCES) & set(loops):
+        REFERENCES[:] = [loops[-1], ""]
+
+
 def header() -> str:
     """Return the first line of the table."""
-    titles = iter([f"/ {name}" for name in REFERENCES])
+    first, second = REFERENCES
     return _line([
-        next(titles, "") if title.startswith("/") else title.replace("uvloop", REFERENCES[0])
-        for title, _, _ in COLUMNS
+        "case", "loop", "per second", f"/ {first}", f"/ {second}" if second else "",
+        "CPU µs", f"CPU / {first}", "p50 µs", "p99 µs", "",
     ])  # fmt: skip
-
-
-def compare_with(*references: str) -> None:
-    """Take the ratios to these loops from now on."""
-    REFERENCES[:] = references
 
 
 def rows(result: CaseResult) -> Iterable[str]:
@@ -92,11 +91,13 @@ def save(
     """Write everything that was measured as JSON."""
     document = {
         "when": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        "machine": _machine(),
+        "machine": {
+            "python": sys.version, "system": platform.platform(), "cores": len(os.sched_getaffinity(0))
+        },
         "options": dict(options),
         "loops": dict(versions),
         "cases": {result.name: _case_document(result) for result in results},
-    }
+    }  # fmt: skip
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(document, indent=1) + "\n")
 
@@ -105,16 +106,14 @@ def _row(result: CaseResult, loop: str, title: str) -> str:
     good = result.good(loop)
     if not good:
         return _line([title, loop, "failed: " + result.failures[loop]])
-    ratios = [result.ratio(loop, reference) if reference != loop else None for reference in REFERENCES]
-    cpu_ratio = result.cpu_ratio(loop, REFERENCES[0]) if loop != REFERENCES[0] else None
+    ratios = [result.ratio(loop, reference) for reference in REFERENCES]
     return _line([
         title,
         loop,
         f"{median(sample.rate for sample in good):,.0f}",
-        *(str(ratio) if ratio else "" for ratio in ratios),
-        *([""] * (2 - len(ratios))),
-        _median_of(good, "cpu_us", decimals=2),
-        str(cpu_ratio) if cpu_ratio else "",
+        *(str(ratio or "") for ratio in ratios),
+        _median_of(good, "cpu_us", decimals=3),
+        str(result.cpu_ratio(loop, REFERENCES[0]) or ""),
         _median_of(good, "p50_us"),
         _median_of(good, "p99_us"),
         _remarks(good, result.failures.get(loop)),
@@ -133,8 +132,7 @@ def _remarks(samples: Sequence[Sample], failure: str | None) -> str:
         remarks.append(f"a round failed: {failure}")
     if disturbed := sum(sample.is_disturbed for sample in samples):
         remarks.append(f"{disturbed}/{len(samples)} disturbed")
-    busy = [sample.client_busy for sample in samples if sample.client_busy is not None]
-    if busy and median(busy) > BUSY:
+    if median(sample.client_busy or 0 for sample in samples) > BUSY:
         remarks.append("generator-bound")
     return ", ".join(remarks)
 
@@ -145,8 +143,8 @@ def _median_of(samples: Sequence[Sample], attribute: str, decimals: int = 1) -> 
 
 
 def _line(cells: Sequence[str]) -> str:
-    padded = (f"{cell:{align}{width}}" for cell, (_, width, align) in zip(cells, COLUMNS, strict=False))
-    return " ".join(padded).rstrip()
+    aligned = zip(cells, WIDTHS, "<<" + ">" * len(WIDTHS), strict=False)
+    return " ".join(f"{cell:{align}{width}}" for cell, width, align in aligned).rstrip()
 
 
 def _case_document(result: CaseResult) -> dict[str, Any]:
@@ -165,19 +163,3 @@ def _case_document(result: CaseResult) -> dict[str, Any]:
 def _ratios_document(loop: str, ratio: Callable[[str, str], Ratio | None]) -> dict[str, Any]:
     found = {reference: ratio(loop, reference) for reference in REFERENCES}
     return {reference: dataclasses.asdict(one) for reference, one in found.items() if one}
-
-
-def _machine() -> dict[str, Any]:
-    return {
-        "python": sys.version,
-        "system": platform.platform(),
-        "processor": _processor(),
-        "cores": len(os.sched_getaffinity(0)),
-    }
-
-
-def _processor() -> str:
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.machine()

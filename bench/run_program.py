@@ -19,9 +19,7 @@ import micro
 from programs.program import Program
 
 
-def measure(
-    program: Program, runner: asyncio.Runner, seconds: float, address: str
-) -> dict[str, float | None]:
+def measure(program: Program, runner: asyncio.Runner, seconds: float, address: str) -> dict[str, float]:
     """Open the program, repeat its batch for `seconds`, close it."""
     stack = contextlib.AsyncExitStack()
     operation = runner.run(stack.enter_async_context(program.opened(address)))

@@ -12,8 +12,9 @@ import ssl
 import struct
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Any
 
 import loops
 import web_servers
@@ -29,10 +30,10 @@ TLS: ssl.SSLContext | None = None  # what the servers speak
 class EchoProtocol(asyncio.Protocol):
     """Echo with `data_received`."""
 
-    transport: asyncio.Transport
+    transport: Any
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)
+        self.transport = transport
 
     def data_received(self, data: bytes) -> None:
         self.transport.write(data)
@@ -41,23 +42,23 @@ class EchoProtocol(asyncio.Protocol):
 class EchoDatagrams(asyncio.DatagramProtocol):
     """Echo with `datagram_received`."""
 
-    transport: asyncio.DatagramTransport
+    transport: Any
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.DatagramTransport, transport)
+        self.transport = transport
 
     def datagram_received(self, data: bytes, addr: object) -> None:
-        self.transport.sendto(data, addr)  # type: ignore[arg-type]
+        self.transport.sendto(data, addr)
 
 
 class EchoBufferedProtocol(asyncio.BufferedProtocol):
     """Echo with `buffer_updated`; all connections share one buffer, and each write is a copy of it."""
 
     buffer = memoryview(bytearray(BUFFER_BYTES))
-    transport: asyncio.Transport
+    transport: Any
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)
+        self.transport = transport
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self.buffer
@@ -73,10 +74,6 @@ async def serve_protocol(
     if listener.family == socket.AF_UNIX:
         return await loop.create_unix_server(make_protocol, sock=listener, backlog=BACKLOG)
     return await loop.create_server(make_protocol, sock=listener, backlog=BACKLOG, ssl=TLS)
-
-
-async def serve_buffered(listener: socket.socket) -> asyncio.Server:
-    return await serve_protocol(listener, EchoBufferedProtocol)
 
 
 async def serve_streams(listener: socket.socket) -> asyncio.Server:
@@ -135,7 +132,7 @@ def leave_no_time_wait(listener: socket.socket) -> None:
 
 KINDS = {
     "protocol": serve_protocol,
-    "buffered": serve_buffered,
+    "buffered": partial(serve_protocol, make_protocol=EchoBufferedProtocol),
     "streams": serve_streams,
     "sock": serve_sock,
     "datagram": serve_datagrams,

@@ -1,73 +1,44 @@
 """Several loops at once, each in a thread: what two give for one. `make bench ARGS=--threads`.
 
-Each measurement is a process of its own. A thread has a loop, a listener on the port of all, and clients. The
-kernel gives each connection to one of the listeners. A client whose connection another thread got connects
-again. Else the kernel carries bytes from core to core, at a price that varies and is the same for all loops.
+Each measurement is a process of its own. A thread that serves has a listener and clients of its own. Else the
+kernel would carry bytes from core to core, at a price that varies and is the same for all loops.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import socket
 import statistics
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
+import servers
+import web_servers
 from loops import Choice, factory
+from measure import MeasurementError, last_line
 
 LOOPS = ("whorl", "whorl-cpython-tasks", "rloop", "asyncio")
-CONNECTIONS = 20  # of each loop
+AT_ONCE = 100  # timers, callbacks and tasks of each loop
+CONNECTIONS = 20
 HOST = "127.0.0.1"
 WARM_UP = 0.2  # of the seconds of a measurement
+LIMIT_SECONDS = 60
 MESSAGE = bytes(1000)
 REQUEST = b"GET /path HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n"
-ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 13\r\nContent-Type: text/plain\r\n\r\nHello, World!"
+ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 4\r\n\r\npath"
 
 
 class Counter:
-    """Counts the operations of one loop, and knows the clients that its listener got."""
+    """Counts the operations of one loop."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self) -> None:
         self.count = 0
-        self.port = port
-        self.accepted: set[object] = set()
-
-
-class Echo(asyncio.Protocol):
-    """Sends back what comes."""
-
-    transport: Any
-
-    def __init__(self, counter: Counter) -> None:
-        self.counter = counter
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = transport
-        self.counter.accepted.add(transport.get_extra_info("peername"))
-
-    def data_received(self, data: bytes) -> None:
-        self.transport.write(data)
-
-
-class Http(Echo):
-    """Answers requests, which httptools reads."""
-
-    def __init__(self, counter: Counter) -> None:
-        import httptools
-
-        super().__init__(counter)
-        self.parser = httptools.HttpRequestParser(self)
-
-    def data_received(self, data: bytes) -> None:
-        self.parser.feed_data(data)
-
-    def on_message_complete(self) -> None:
-        self.transport.write(ANSWER)
+        self.kept: list[object] = []
 
 
 class Client(asyncio.Protocol):
@@ -76,10 +47,8 @@ class Client(asyncio.Protocol):
     transport: Any
 
     def __init__(self, counter: Counter, message: bytes, answer_size: int) -> None:
-        self.counter = counter
-        self.message = message
+        self.counter, self.message = counter, message
         self.missing = self.answer_size = answer_size
-        self.is_answered = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport
@@ -88,62 +57,33 @@ class Client(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self.missing -= len(data)
         if self.missing == 0:
-            if not self.is_answered.done():
-                self.is_answered.set_result(None)
             self.missing = self.answer_size
             self.counter.count += 1
             self.transport.write(self.message)
 
 
-async def _serve(counter: Counter, server: type[Echo], message: bytes, answer_size: int) -> None:
+async def _serve(protocol: Any, message: bytes, answer_size: int, counter: Counter) -> None:
     loop = asyncio.get_running_loop()
-    await loop.create_server(lambda: server(counter), HOST, counter.port, reuse_port=True)
-    missing = CONNECTIONS
-    while missing:
-        client = Client(counter, message, answer_size)
-        transport, _ = await loop.create_connection(lambda client=client: client, HOST, counter.port)
-        await client.is_answered  # So one of the listeners has got it.
-        if transport.get_extra_info("sockname") in counter.accepted:
-            missing -= 1
-        else:
-            transport.close()
+    server = await loop.create_server(protocol, HOST, 0)
+    counter.kept.append(server)
+    for _ in range(CONNECTIONS):
+        address = server.sockets[0].getsockname()
+        await loop.create_connection(lambda: Client(counter, message, answer_size), *address)
 
 
-async def echo(counter: Counter) -> None:
-    """Start clients that exchange 1,000 bytes with an echo server, by TCP."""
-    await _serve(counter, Echo, MESSAGE, len(MESSAGE))
-
-
-async def http(counter: Counter) -> None:
-    """Start clients that send requests to a server with httptools, by TCP."""
-    await _serve(counter, Http, REQUEST, len(ANSWER))
-
-
-async def timers(counter: Counter) -> None:
-    """Start timers that start the next one."""
-    loop = asyncio.get_running_loop()
+async def _post(name: str, arguments: Sequence[object], counter: Counter) -> None:
+    """Start callbacks that post the next one by a method of the loop."""
+    post = partial(getattr(asyncio.get_running_loop(), name), *arguments)
 
     def again() -> None:
         counter.count += 1
-        loop.call_later(0.0001, again)
+        post(again)
 
-    for _ in range(100):
+    for _ in range(AT_ONCE):
         again()
 
 
-async def callbacks(counter: Counter) -> None:
-    """Start callbacks that schedule the next one."""
-    loop = asyncio.get_running_loop()
-
-    def again() -> None:
-        counter.count += 1
-        loop.call_soon(again)
-
-    for _ in range(100):
-        again()
-
-
-async def tasks(counter: Counter) -> None:
+async def _switch(counter: Counter) -> None:
     """Start tasks that switch by `sleep(0)`."""
 
     async def switch() -> None:
@@ -151,11 +91,11 @@ async def tasks(counter: Counter) -> None:
             await asyncio.sleep(0)
             counter.count += 1
 
-    counter.tasks = [asyncio.ensure_future(switch()) for _ in range(100)]  # type: ignore[attr-defined]
+    counter.kept += [asyncio.ensure_future(switch()) for _ in range(AT_ONCE)]
 
 
-async def futures(counter: Counter) -> None:
-    """Start pairs of tasks that wake each other by futures."""
+async def _wake(counter: Counter) -> None:
+    """Start tasks that wait for futures, which callbacks wake."""
     loop = asyncio.get_running_loop()
 
     async def wake() -> None:
@@ -165,48 +105,31 @@ async def futures(counter: Counter) -> None:
             await future
             counter.count += 1
 
-    counter.tasks = [asyncio.ensure_future(wake()) for _ in range(50)]  # type: ignore[attr-defined]
+    counter.kept += [asyncio.ensure_future(wake()) for _ in range(AT_ONCE // 2)]
 
 
-async def posts(counter: Counter) -> None:
-    """Start callbacks that post the next one, as other threads do."""
-    loop = asyncio.get_running_loop()
-
-    def again() -> None:
-        counter.count += 1
-        loop.call_soon_threadsafe(again)
-
-    for _ in range(100):
-        again()
-
-
-CASES: dict[str, Callable[[Counter], Awaitable[None]]] = {
-    case.__name__: case for case in (echo, http, timers, callbacks, tasks, futures, posts)
+CASES: Mapping[str, Callable[[Counter], Any]] = {
+    "echo": partial(_serve, servers.EchoProtocol, MESSAGE, len(MESSAGE)),
+    "http": partial(_serve, web_servers.Service, REQUEST, len(ANSWER)),
+    "timers": partial(_post, "call_later", [0.0001]),
+    "callbacks": partial(_post, "call_soon", []),
+    "tasks": _switch,
+    "futures": _wake,
+    "posts": partial(_post, "call_soon_threadsafe", []),
 }
-WITH_LISTENERS = ("echo", "http")
 
 
 def measure_here(name: str, case: str, count: int, seconds: float) -> float:
     """Return the operations a second of `count` loops, in this process."""
     make = factory(name)
-    kept = socket.socket()
-    kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    kept.bind((HOST, 0))
-    port = kept.getsockname()[1]
     begin = threading.Barrier(count)
     rates = [0.0] * count
 
-    async def prepare(counter: Counter) -> None:
-        await CASES[case](counter)
-        if case in WITH_LISTENERS:  # So it answers the others' clients meanwhile.
-            await asyncio.get_running_loop().run_in_executor(None, begin.wait)
-        else:
-            begin.wait()
-
     def run(index: int) -> None:
         loop = make()
-        counter = Counter(port)  # made here, so that no counter of another thread lies beside it in memory
-        loop.run_until_complete(prepare(counter))
+        counter = Counter()  # made here, so that no counter of another thread lies beside it in memory
+        loop.run_until_complete(CASES[case](counter))
+        begin.wait()
         loop.run_until_complete(asyncio.sleep(WARM_UP * seconds))
         before, began = counter.count, time.perf_counter()
         loop.run_until_complete(asyncio.sleep(seconds))
@@ -225,42 +148,39 @@ def measure_here(name: str, case: str, count: int, seconds: float) -> float:
 
 def _measure(choice: Choice, case: str, count: int, seconds: float) -> float:
     command = [sys.executable, __file__, choice.name, case, str(count), str(seconds)]
-    answer = subprocess.run(command, env=choice.environment, capture_output=True, text=True, timeout=60)
-    if answer.returncode:
-        raise RuntimeError(answer.stderr.strip().splitlines()[-1])
-    rate = float(answer.stdout)
-    if not rate:
-        raise RuntimeError("it did nothing")
-    return rate
+    try:
+        answer = subprocess.run(
+            command, env=choice.environment, capture_output=True, text=True, timeout=LIMIT_SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        raise MeasurementError("it hung") from None
+    if answer.returncode or not float(answer.stdout):
+        raise MeasurementError(last_line(answer.stderr))
+    return float(answer.stdout)
 
 
 def table(choices: Sequence[Choice], cases: Sequence[str], rounds: int, seconds: float) -> Iterator[str]:
     """Measure in interleaved rounds; yield a line for each case and loop."""
-    count = len(os.sched_getaffinity(0))
+    many = len(os.sched_getaffinity(0))
+    yield f"\n{'case':12} {'loop':20} {'one a second':>12} {'a core each':>12}    gain"
     for case in cases:
-        rates: dict[tuple[str, int], list[float]] = {}
+        rates: dict[str, list[tuple[float, float]]] = {choice.name: [] for choice in choices}
         problems: dict[str, str] = {}
         for _ in range(rounds):
             for choice in choices:
-                for number in (1, count):
-                    if choice.name in problems:
-                        continue
-                    try:
-                        rate = _measure(choice, case, number, seconds)
-                    except (RuntimeError, subprocess.TimeoutExpired) as error:
-                        problems[choice.name] = str(error)
-                    else:
-                        rates.setdefault((choice.name, number), []).append(rate)
-        for choice in choices:
-            if choice.name in problems:
-                yield f"{case:12} {choice.name:12} {problems[choice.name]}"
+                try:
+                    if choice.name not in problems:
+                        one = _measure(choice, case, 1, seconds)
+                        rates[choice.name].append((one, _measure(choice, case, many, seconds)))
+                except MeasurementError as problem:
+                    problems[choice.name] = str(problem)
+        for name, found in rates.items():
+            if name in problems:
+                yield f"{case:12} {name:20} {problems[name]}"
                 continue
-            one, many = rates[choice.name, 1], rates[choice.name, count]
-            gains = [after / before for before, after in zip(one, many, strict=True)]
-            yield (
-                f"{case:12} {choice.name:12} {statistics.median(one):12,.0f} "
-                f"{statistics.median(many):12,.0f} {statistics.median(gains):6.2f}x"
-            )
+            alone, together = (statistics.median(column) for column in zip(*found, strict=True))
+            gain = statistics.median(after / before for before, after in found)
+            yield f"{case:12} {name:20} {alone:12,.0f} {together:12,.0f} {gain:6.2f}x"
 
 
 if __name__ == "__main__":

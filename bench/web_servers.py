@@ -7,10 +7,10 @@ from typing import Any, cast
 
 Message = dict[str, Any]
 PACKAGES = {  # what must be installed for each
-    "aiohttp": ("aiohttp",),
     "uvicorn": ("uvicorn", "httptools"),
     "fastapi": ("fastapi", "uvicorn", "httptools"),
     "hypercorn": ("hypercorn",),
+    "aiohttp": ("aiohttp",),
     "httptools": ("httptools",),
 }
 

@@ -58,7 +58,7 @@ def test_programs_have_names_and_titles_of_their_own() -> None:
 def test_program_is_chosen_by_a_part_of_its_name() -> None:
     import cases
 
-    chosen = [case.name for case in cases.choose_from(cases.PROGRAMS, ["redis/get", "http/uvi*"])]
+    chosen = [case.name for case in cases.choose(cases.PROGRAMS, ["redis/get", "http/uvi*"])]
     assert chosen == ["program/redis/get/1", "program/redis/get/50", "http/uvicorn/100"]
     assert not {case.name for case in cases.PROGRAMS} & {
         case.name for case in cases.ALL if "program" in case.name
@@ -252,24 +252,36 @@ def test_servers_of_a_run_have_a_column_for_each_loop(
     result = tmp_path / "result.json"
     result.write_text(json.dumps(document), encoding="utf-8")
     published = tmp_path / "published.json"
-    published.write_text("{}", encoding="utf-8")
+    row = {"title": "uvicorn, 10 connections", "case": "http/uvicorn/10", "values": []}
+    published.write_text(json.dumps({"http": {"rows": [row]}}), encoding="utf-8")
     monkeypatch.setattr(page, "PUBLISHED", published)
     page.publish(result)
     table = page.read()["http"]
     assert table["loops"] == ["Whorl", "Whorl, `server_loop`", "zuvloop"]
     assert [(row["title"], row["values"]) for row in table["rows"]] == [
         ("uvicorn, 10 connections", [1.25, 1.4, 1.3]),
-        ("Hypercorn, 100 connections", [1.2, None, None]),
+        ("`http/hypercorn/100`", [1.2, None, None]),
     ]
     assert table["about"].endswith("The others: zuvloop 3.")
 
 
-def test_table_without_rows_is_a_sentence() -> None:
-    import page
+def test_ratios_without_uvloop_and_asyncio_are_to_the_last_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    import report
 
-    table = {"about": "No run is published yet.", "command": "make bench", "loops": [], "rows": []}
-    text = page.refreshed("<!-- bench: programs -->\n\n<!-- end -->", {"programs": table})
-    assert "No run is published yet.\n\nMeasure it with `make bench`.\n<!-- end -->" in text
+    monkeypatch.setattr(report, "REFERENCES", ["uvloop", "asyncio"])
+    report.compare(["whorl", "asyncio"])
+    assert report.REFERENCES == ["uvloop", "asyncio"]
+    report.compare(["whorl-inspected", "whorl"])
+    assert report.header().split()[2:6] == ["per", "second", "/", "whorl"]
+
+
+def test_inspected_loop_has_the_variable_that_starts_the_inspector(monkeypatch: pytest.MonkeyPatch) -> None:
+    import loops
+
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))
+    monkeypatch.delenv("WHORL_INSPECT", raising=False)
+    assert loops._environment("whorl-inspected")["WHORL_INSPECT"] == "1"
+    assert "WHORL_INSPECT" not in loops._environment("whorl")
 
 
 def test_threads_have_cases_of_their_own(
