@@ -74,20 +74,47 @@ cdef class LoopExecution(LoopState):
     cdef object _run_timers(self)
     @cython.locals(closing=list, handle=Handle)
     cdef object _run_closing(self)
-    @cython.locals(
-        size=Py_ssize_t, done=Py_ssize_t, index=Py_ssize_t, watched=bint, entry=Runnable, held=HeldWrites,
-        collects=bint, timed=bint, followed=bint, recorder=LoopRecorder
-    )
+    @cython.locals(size=Py_ssize_t, done=Py_ssize_t, index=Py_ssize_t, entry=Runnable, held=HeldWrites)
     cdef object _run_batch(self, list batch, list queue)
+    @cython.locals(
+        size=Py_ssize_t, done=Py_ssize_t, index=Py_ssize_t, entry=Runnable, held=HeldWrites,
+        observer=BatchObserver
+    )
+    cdef object _run_observed_batch(self, list batch, list queue)
+    cdef bint _observes_batch(self) except -1
+    cdef int _count_batch(self, Py_ssize_t size) except -1
+    @cython.locals(rest=Py_ssize_t)
+    cdef object _end_batch(self, list batch, Py_ssize_t done, list queue)
     @cython.locals(recorder=LoopRecorder)
     cdef object _run_step(self, object context, object called, object argument)
-    @cython.locals(now=int64_t)
-    cdef object _note_callback(self)
     @cython.locals(held=HeldWrites)
     cdef object _report_callback_error(self, Runnable entry, object error)
     @cython.locals(began=int64_t, took=int64_t)
     cdef object _run_instrumented(self, Runnable entry)
     cpdef object _run_entry(self, Runnable entry)
+
+
+@cython.final
+@cython.freelist(4)
+cdef class BatchObserver:
+    cdef LoopExecution _loop
+    cdef LoopRecorder _recorder
+    cdef bint is_instrumented
+    cdef bint _is_timed
+
+    @cython.locals(recorder=LoopRecorder)
+    cdef int batch_begins(self, LoopExecution loop) except -1
+    @cython.locals(recorder=LoopRecorder)
+    cdef int callback_begins(self, Runnable entry, Py_ssize_t behind) except -1
+    cdef int callback_ended(self, Runnable entry) except -1
+    cdef int callback_failed(self, Runnable entry) except -1
+    cdef int error_reported(self) except -1
+    cdef int batch_ended(self) except -1
+    @cython.locals(now=int64_t)
+    cdef int _note_callback(self) except -1
+
+
+cdef int execute(Runnable entry) except -1
 
 
 cdef inline int begin_batch_of(LoopExecution loop, LoopRecorder recorder) except -1:

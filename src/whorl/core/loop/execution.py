@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 from whorl.core.callback import Callback, GuardedCallback, Runnable, current_thread, thread_begins
@@ -234,30 +235,20 @@ class LoopExecution(LoopState):
     def _run_batch(self, batch: list[Any], queue: list[Any]) -> None:
         """Run all of `batch`, and empty it; if an error ends the run, the rest goes to `queue`.
 
-        Turns that a recorded callback runs are a part of that callback.
+        The first `done` entries have begun. A callback that fails is reported, and the next one runs.
         """
+        if self._observes_batch():
+            self._run_observed_batch(batch, queue)
+            return
         size = len(batch)
         done = 0
-        recorder = self._recorder
-        if recorder is not None and recorder._in_call:
-            recorder = None
-        watched = self._debug or (self._observed and self._probe is not None) or self._run_hook is not None
-        timed = (
-            not self._until_sample and not watched and not self._observed and has_histograms(self._figures)
-        )
-        self._callbacks = self._callbacks + size
-        note(self._figures, BATCH, size)
         held = self._held
         collects = held.collects
-        followed = collects or timed or recorder is not None
+        self._count_batch(size)
         if not cython.compiled:
             entry: Any = None  # An interrupt may come before the first entry is taken.
         try:
             held.thread = self._thread
-            if recorder is not None:
-                begin_batch_of(self, recorder)
-            if timed:
-                self._callback_began = self._kernel.now()
             while done < size:
                 try:
                     for index in range(done, size):
@@ -265,53 +256,78 @@ class LoopExecution(LoopState):
                         held.run = held.run + 1
                         fetch(batch, index + ENTRIES_AHEAD)
                         entry = taken(batch, index)
-                        if followed:
-                            if collects:
-                                held.callback_begins(size - done)
-                            if recorder is not None and not begins_alike(recorder, entry):
-                                recorder._begin(entry)
-                        if watched:
-                            self._run_instrumented(entry)
-                        elif not cython.compiled:
-                            entry._execute()  # with no other frame that a traceback could keep
-                        elif type(entry) is Callback:
-                            if not run_catching(entry, False):
-                                reraise_pending()
-                        elif type(entry) is not GuardedCallback:
-                            entry._execute()
-                        elif is_held_alone(entry, 1):  # only this frame has it: nobody can cancel it
-                            if not run_catching(entry, True):
-                                reraise_pending()
-                        else:
-                            entry._execute()
-                            recycle_guarded(entry)
+                        if collects:
+                            held.callback_begins(size - done)
+                        execute(entry)
                         if held.streams:
                             held.callback_ended()
-                        if followed:
-                            if recorder is not None:
-                                end_call(recorder, entry, time_of(recorder))
-                            elif timed:
-                                self._note_callback()
                 except BaseException as error:
-                    if recorder is not None:
-                        end_call(recorder, entry, self._kernel.now())
-                    elif timed:
-                        self._note_callback()
                     self._report_callback_error(entry, error)
-                    if recorder is not None:
-                        recorder._last_ns = self._kernel.now()  # after the exception handler
-                    elif timed:
-                        self._callback_began = self._kernel.now()
         finally:
-            if recorder is not None:
-                end_batch(recorder)
             if not cython.compiled:
                 entry = None  # A traceback may keep this frame, which must not keep a failed task.
-            if done < size:
-                self._callbacks -= size - done
-                queue[:0] = batch[done:]
-            empty(batch)
-            held.batch_ended()
+            self._end_batch(batch, done, queue)
+
+    def _run_observed_batch(self, batch: list[Any], queue: list[Any]) -> None:
+        """Do what `_run_batch` does, and let an observer follow each callback."""
+        size = len(batch)
+        done = 0
+        held = self._held
+        observer = None
+        self._count_batch(size)
+        if not cython.compiled:
+            entry: Any = None
+        try:
+            observer = BatchObserver()
+            observer.batch_begins(self)
+            held.thread = self._thread
+            while done < size:
+                try:
+                    for index in range(done, size):
+                        done = index + 1
+                        held.run = held.run + 1
+                        entry = taken(batch, index)
+                        observer.callback_begins(entry, size - done)
+                        if observer.is_instrumented:
+                            self._run_instrumented(entry)
+                        else:
+                            execute(entry)
+                        if held.streams:
+                            held.callback_ended()
+                        observer.callback_ended(entry)
+                except BaseException as error:
+                    observer.callback_failed(entry)
+                    self._report_callback_error(entry, error)
+                    observer.error_reported()
+        finally:
+            if observer is not None:
+                observer.batch_ended()
+            if not cython.compiled:
+                entry = None
+            self._end_batch(batch, done, queue)
+
+    def _observes_batch(self) -> bool:
+        """Return whether something follows each callback of a batch that begins now."""
+        return (
+            self._observed
+            or self._debug
+            or self._run_hook is not None
+            or not self._until_sample
+        )
+
+    def _count_batch(self, size: int) -> None:
+        """Count the entries of a batch that begins."""
+        self._callbacks = self._callbacks + size
+        note(self._figures, BATCH, size)
+
+    def _end_batch(self, batch: list[Any], done: int, queue: list[Any]) -> None:
+        """Empty a batch, and let its entries from `done` on go to `queue`, as an error ends the run."""
+        rest = len(batch) - done
+        if rest > 0:
+            self._callbacks = self._callbacks - rest
+            queue[:0] = batch[done:]
+        empty(batch)
+        self._held.batch_ended()
 
     def _run_step(self, context: Any, called: Any, argument: Any) -> None:
         """Call `called(argument)`, which steps a task inside of the running callback."""
@@ -320,12 +336,6 @@ class LoopExecution(LoopState):
             call_with_one(context, called, argument)
         else:
             recorder._run_step(context, called, argument)
-
-    def _note_callback(self) -> None:
-        """Note how long the callback took that has just ended."""
-        now = self._kernel.now()
-        note(self._figures, CALLBACK, now - self._callback_began)
-        self._callback_began = now
 
     def _report_callback_error(self, entry: Runnable, error: BaseException) -> None:
         held = self._held
@@ -360,6 +370,86 @@ class LoopExecution(LoopState):
     def _run_entry(self, entry: Runnable) -> None:
         """Run one entry, for the runner."""
         entry._execute()
+
+
+class BatchObserver:
+    """Follows the callbacks of one batch, for whoever wants to know of them.
+
+    The recorder, if the loop is recorded; else in one turn of many the histogram of callbacks. Debug mode, a
+    probe and a runner let the loop run each entry by `_run_instrumented`. A loop that collects writes wants
+    to know how many callbacks wait. Turns that a recorded callback runs are a part of that callback.
+    """
+
+    def __init__(self) -> None:
+        self._recorder: LoopRecorder | None = None  # None: nothing to end, also after an interrupt
+
+    def batch_begins(self, loop: LoopExecution) -> None:
+        """Note that the first callback is about to begin."""
+        recorder = loop._recorder
+        self._loop = loop
+        self._recorder = None if recorder is None or recorder._in_call else recorder
+        self.is_instrumented = loop._debug or loop._probe is not None or loop._run_hook is not None
+        self._is_timed = not (
+            loop._until_sample or loop._observed or self.is_instrumented or not has_histograms(loop._figures)
+        )
+        if self._recorder is not None:
+            begin_batch_of(loop, self._recorder)
+        elif self._is_timed:
+            loop._callback_began = loop._kernel.now()
+
+    def callback_begins(self, entry: Runnable, behind: int) -> None:
+        """Note that a callback begins, while `behind` others wait."""
+        if self._loop._held.collects:
+            self._loop._held.callback_begins(behind)
+        recorder = self._recorder
+        if recorder is not None and not begins_alike(recorder, entry):
+            recorder._begin(entry)
+
+    def callback_ended(self, entry: Runnable) -> None:
+        """Note that a callback has ended."""
+        if self._recorder is not None:
+            end_call(self._recorder, entry, time_of(self._recorder))
+        elif self._is_timed:
+            self._note_callback()
+
+    def callback_failed(self, entry: Runnable) -> None:
+        """Note that a callback has failed. Its error is about to be reported."""
+        if self._recorder is not None:
+            end_call(self._recorder, entry, self._loop._kernel.now())
+        elif self._is_timed:
+            self._note_callback()
+
+    def error_reported(self) -> None:
+        """Leave the time of the exception handler out of the next callback's."""
+        if self._recorder is not None:
+            self._recorder._last_ns = self._loop._kernel.now()
+        elif self._is_timed:
+            self._loop._callback_began = self._loop._kernel.now()
+
+    def batch_ended(self) -> None:
+        """Note that no callback of the batch runs any more."""
+        if self._recorder is not None:
+            end_batch(self._recorder)
+
+    def _note_callback(self) -> None:
+        now = self._loop._kernel.now()
+        note(self._loop._figures, CALLBACK, now - self._loop._callback_began)
+        self._loop._callback_began = now
+
+
+def execute(entry: Runnable) -> None:
+    """Run an entry. The usual kinds of callbacks are called without a look-up of their method."""
+    if type(entry) is Callback:
+        if not run_catching(entry, False):
+            reraise_pending()
+    elif type(entry) is not GuardedCallback:
+        entry._execute()
+    elif is_held_alone(entry, 1):  # only the caller has it: nobody can cancel it
+        if not run_catching(entry, True):
+            reraise_pending()
+    else:
+        entry._execute()
+        recycle_guarded(entry)
 
 
 def count_runs(change: int) -> None:
@@ -430,6 +520,7 @@ def report_pending_error(loop: LoopExecution, entry: Callback) -> None:
 
 if not cython.compiled:
     runs_here: int = 0
+    execute = methodcaller("_execute")  # with no frame that a traceback could keep
 
     def begin_batch_of(loop: LoopExecution, recorder: LoopRecorder) -> None:
         """Record that a batch begins; write the loop's numbers now and then."""
