@@ -97,31 +97,21 @@ async def create_connection(
         check_tls_timeouts(ssl, ssl_handshake_timeout, ssl_shutdown_timeout)
     if sock is not None or host is None:
         check_host_or_socket(host, port, sock, "host and port was not specified and no sock specified")
-    is_own = sock is None  # and will be made here
-    if is_own:
-        attempt = None
-        if local_addr is None and happy_eyeballs_delay is None and interleave is None and not all_errors:
-            attempt = connect_to_numbers(loop, host, port, family, proto, flags)
-        if attempt is not None and not ssl:
-            return await _open_plain(attempt, (host, port), protocol_factory)
-        if attempt is not None:
-            sock = attempt
-        else:
-            options: dict[str, Any] = {"family": family, "proto": proto, "flags": flags}
-            infos = await resolve_or_raise(loop, (host, port), **options)
-            local_infos = None if local_addr is None else await resolve_or_raise(loop, local_addr, **options)
-            is_plain = happy_eyeballs_delay is None and local_infos is None and interleave is None
-            is_plain = is_plain and not ssl and not all_errors
-            if is_plain and len(infos) == 1 and is_stock_loop(loop):
-                attempt = _connect_only(loop, infos[0])
-                if attempt is not None:
-                    return await _open_plain(attempt, infos[0][4], protocol_factory)
-            sock = await _connect_any(loop, infos, local_infos, happy_eyeballs_delay, interleave, all_errors)
-        if type(sock) is ConnectAttempt:
+    if sock is None:
+        target: Any = (host, port)
+        race = happy_eyeballs_delay, interleave, all_errors
+        is_usual = local_addr is None and race == (None, None, False)
+        attempt = connect_to_numbers(loop, host, port, family, proto, flags) if is_usual else None
+        if attempt is None:
+            options = {"family": family, "proto": proto, "flags": flags}
+            only_one = is_usual and not ssl
+            attempt, target = await _connect_by_name(loop, target, options, local_addr, race, only_one)
+        if type(attempt) is ConnectAttempt:
             if not ssl:
-                return await _open_plain(sock, (), protocol_factory)
+                return await _open_plain(attempt, target, protocol_factory)
             timeouts = ssl_handshake_timeout, ssl_shutdown_timeout
-            return await _open_tls(loop, sock, (host, port), protocol_factory, ssl, server_hostname, timeouts)
+            return await _open_tls(loop, attempt, target, protocol_factory, ssl, server_hostname, timeouts)
+        sock = attempt  # A program has replaced a method: this is a socket.
     transport, protocol = await loop._create_connection_transport(
         sock,
         protocol_factory,
@@ -136,10 +126,31 @@ async def create_connection(
     return transport, protocol
 
 
+async def _connect_by_name(
+    loop: AnyLoop,
+    target: tuple[Any, Any],
+    options: dict[str, Any],
+    local_addr: Any,
+    race: tuple[float | None, int | None, bool],
+    only_one: bool,
+) -> tuple[Any, Any]:
+    """Return a socket, and what it connects to: the first of the addresses of a name that answers.
+
+    With `only_one`, the socket may still be connecting if the name has only one address.
+    """
+    infos = await resolve_or_raise(loop, target, **options)
+    local_infos = None if local_addr is None else await resolve_or_raise(loop, local_addr, **options)
+    if only_one and len(infos) == 1:
+        attempt = _connect_only(loop, infos[0])
+        if attempt is not None:
+            return attempt, infos[0][4]
+    return await _connect_any(loop, infos, local_infos, *race), target
+
+
 def _connect_only(loop: AnyLoop, info: AddressInfo) -> ConnectAttempt | None:
     """Begin to connect to the only address of a name; None if it is not a usual one."""
     family, kind, protocol, _, address = info
-    if kind != socket.SOCK_STREAM or family not in ACCEPTED_FAMILIES:
+    if kind != socket.SOCK_STREAM or family not in ACCEPTED_FAMILIES or not is_stock_loop(loop):
         return None
     return connect_descriptor(loop, family, protocol, address)
 
