@@ -16,14 +16,6 @@ PENDING_ROUNDS: Final = 8
 #: takes only a few turns (a few `sleep(0)` until data is there) sees every turn poll.
 EMPTY_POLLS_BEFORE_SKIP: Final = 32
 
-#: A value of `empty_polls` by which a single turn may skip its poll. The last poll slept, and found nothing
-#: but the wakeup of another thread, or data for one transport.
-SKIPS_ONE_POLL: Final = EMPTY_POLLS_BEFORE_SKIP + 1
-
-#: A value of `empty_polls`: the last poll slept, and found one event. A transport that takes it sets the
-#: value above.
-ONE_EVENT: Final = -1
-
 #: At most this many turns in a row then skip their poll, which halves the cost of a short turn ...
 TURNS_WITHOUT_POLL: Final = 15
 

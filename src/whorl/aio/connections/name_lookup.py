@@ -103,7 +103,7 @@ class NameLookups(IOHandle):
         number = self._last_number = self._last_number + 1
         self._waiting[number] = (future, host, self._machine._kernel.now())
         if begin_lookup(self, host, port, family, kind, protocol, flags):
-            self._machine._poller.empty_polls = 0
+            self._machine._poller.skips.expect_events()
             self._machine._figures.count_jobs(1, 1, 0)
             return number
         del self._waiting[number]

@@ -41,8 +41,6 @@ cdef Py_ssize_t LOW_WATER
 cdef Py_ssize_t JOINED_LINES
 cdef Py_ssize_t JOINED_FOR_EACH
 cdef Py_ssize_t MOST_JOINED
-cdef int ONE_EVENT
-cdef int SKIPS_ONE_POLL
 
 
 cdef inline object method_of(type cls, object method):

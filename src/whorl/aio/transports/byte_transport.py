@@ -22,7 +22,7 @@ from whorl.aio.transports.flow_control import HIGH_WATER, watermarks
 from whorl.aio.transports.states import TransportState
 from whorl.core.callback import Callback
 from whorl.core.handle import Handle
-from whorl.core.limits import JOINED_FOR_EACH, JOINED_LINES, MOST_JOINED, ONE_EVENT, SKIPS_ONE_POLL
+from whorl.core.limits import JOINED_FOR_EACH, JOINED_LINES, MOST_JOINED
 from whorl.core.states import Event, HandleState
 from whorl.handles.streams.engine import Stream
 
@@ -242,8 +242,7 @@ class BaseTransport(Stream):
         self._seen = 0
         self._queued = False
         if self._handle_state == HANDLE_OPEN:
-            if self._poller.empty_polls == ONE_EVENT:
-                self._poller.empty_polls = SKIPS_ONE_POLL  # Sending sets it to 0 again.
+            self._poller.skips.event_taken()
             events_in_context(self, seen)
 
     def _run_as_entry(self) -> None:

@@ -513,7 +513,7 @@ class StreamTransport(WriteTransport):
             return
         self._is_held = False
         if self._fd >= 0 and not self._is_tuned():
-            self._poller.empty_polls = 0  # The peer may be on this loop.
+            self._poller.skips.expect_events()  # The peer may be on this loop.
             if self._kernel.push(self._fd) < 0:
                 self._can_hold = False
 

@@ -154,7 +154,7 @@ class LoopLifecycle(LoopExecution):
             host.signals.loop_began(self)
         if clock_is_patched() != self._follows_patch:
             self._clock_was_patched()
-        self._poller.empty_polls = 0  # the first turns of every run poll
+        self._poller.skips.expect_events()  # the first turns of every run poll
         listener = _run_listener  # Another thread may change it.
         if listener is not None:
             listener(self)

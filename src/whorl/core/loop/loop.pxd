@@ -14,15 +14,12 @@ from whorl.core.pollers.contract cimport IOHandle
 from whorl.core.recording.loop_recorder cimport LoopRecorder, end_turn
 from whorl.core.recording.steps cimport may_step, stepped_by
 from whorl.core.threads cimport seen_flag
+from whorl.core.timers.heap cimport TimerHeap
 from whorl.core.timers.timed_callback cimport TimedCallback, new_timer, new_timer_after
 
 cdef int DEFAULT
 cdef int ONCE
 cdef int PENDING_ROUNDS
-cdef int EMPTY_POLLS_BEFORE_SKIP
-cdef int SKIPS_ONE_POLL
-cdef int ONE_EVENT
-cdef int TURNS_WITHOUT_POLL
 cdef int64_t LONGEST_WITHOUT_POLL_NS
 cdef int SAMPLED_TURNS
 cdef int SLEPT
@@ -38,8 +35,6 @@ cdef extern from "whorl/core/loop/current_task.h":
 
 cdef class Loop(LoopLifecycle):
     cdef Current _current_task[1]
-    cdef int64_t _polled_at
-    cdef int _skipped
     cdef bint _is_driven
     cdef bint _is_machine_run
     cdef seen_flag _is_turning
@@ -66,14 +61,21 @@ cdef class Loop(LoopLifecycle):
     cpdef object _begin_nested(self, list states, bint keeps_stop)
     @cython.locals(held=HeldWrites, handle=IOHandle, recorder=LoopRecorder)
     cpdef object _end_nested(self, list states, list put_off)
-    @cython.locals(away_ns=int64_t, timeout_ns=int64_t)
+    @cython.locals(timeout_ns=int64_t)
     cpdef int64_t _prepare_external_poll(self) except? -2
-    @cython.locals(before=int64_t, now=int64_t, slept=int64_t, found=Py_ssize_t, figures=Figures, recorder=LoopRecorder)
+    @cython.locals(found=Py_ssize_t, idle_before=int64_t)
     cdef object _poll(self, int64_t timeout_ns, list into)
+    @cython.locals(found=Py_ssize_t, now=int64_t)
+    cdef Py_ssize_t _look(self, list into) except -1
+    @cython.locals(began=int64_t, now=int64_t, found=Py_ssize_t, recorder=LoopRecorder)
+    cdef Py_ssize_t _sleep(self, int64_t timeout_ns, list into) except -1
     @cython.locals(recorder=LoopRecorder)
     cdef object _run_interrupting_handlers(self)
-    @cython.locals(since=int64_t, is_only_one=bint)
+    @cython.locals(since=int64_t, is_single=bint, timers=TimerHeap)
     cdef bint _skip_poll(self) except -1
+    cdef int64_t _since_poll(self, bint is_single) except? -2
+    cdef int _note_away(self, int64_t until) except -1
+    cdef object _poll_and_collect(self)
     cdef int64_t _turn_timeout(self) except -2
     cdef bint _alive(self) except -1
 

@@ -16,15 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from whorl.core.callback import Callback, Runnable, current_thread, new_callback, new_guarded_callback
 from whorl.core.kernel.kernel import Kernel
-from whorl.core.limits import (
-    EMPTY_POLLS_BEFORE_SKIP,
-    LONGEST_WITHOUT_POLL_NS,
-    ONE_EVENT,
-    PENDING_ROUNDS,
-    SAMPLED_TURNS,
-    SKIPS_ONE_POLL,
-    TURNS_WITHOUT_POLL,
-)
+from whorl.core.limits import LONGEST_WITHOUT_POLL_NS, PENDING_ROUNDS, SAMPLED_TURNS
 from whorl.core.loop.lifecycle import LoopLifecycle
 from whorl.core.pollers.contract import IOHandle
 from whorl.core.process.host import Host
@@ -86,8 +78,6 @@ class Loop(LoopLifecycle):
     ) -> None:
         if getattr(self, "_kernel", None) is not None:
             raise RuntimeError("the loop is initialized already")
-        self._polled_at = 0  # in ticks, once polls may be skipped
-        self._skipped = 0  # turns without a poll since then
         self._is_driven = False  # whether an external driver decides when to sleep
         self._is_turning = False  # whether a turn is under way
         self._is_machine_run = False  # whether turns are in libuv's order
@@ -327,31 +317,31 @@ class Loop(LoopLifecycle):
         if not self._until_sample:
             self._until_sample = SAMPLED_TURNS
         self._until_sample = self._until_sample - 1
-        if (
-            not self._ready_queue
-            or self._poller.empty_polls < EMPTY_POLLS_BEFORE_SKIP
-            or not self._skip_poll()
-        ):
-            if self._idle_handles:
-                self._run_phase(self._idle_handles)
-            if self._prepare_handles:
-                self._run_phase(self._prepare_handles)
-            if self._ready_queue:
-                self._poll(0, self._ready_queue)
-            else:
-                if self._arms_signals:
-                    self._arm_signals()
-                begin_sleep(self)
-                self._poll(self._turn_timeout(), self._ready_queue)  # the only place the loop sleeps
-            if self._check_handles:
-                self._run_phase(self._check_handles)
-            if self._closing_handles:
-                self._run_closing()  # closed handles are let go
-            if self._pending:
-                self._collect_pending(self._ready_queue)
-            if self._timer_queue._entries or self._timer_queue._line:
-                self._collect_timers(self._ready_queue)  # due timers join the ready queue
+        if not (self._ready_queue and self._poller.skips.is_possible and self._skip_poll()):
+            self._poll_and_collect()
         self._run_ready()  # the only place callbacks are run
+
+    def _poll_and_collect(self) -> None:
+        """Run the phases of a turn up to the ready entries."""
+        if self._idle_handles:
+            self._run_phase(self._idle_handles)
+        if self._prepare_handles:
+            self._run_phase(self._prepare_handles)
+        if self._ready_queue:
+            self._poll(0, self._ready_queue)
+        else:
+            if self._arms_signals:
+                self._arm_signals()
+            begin_sleep(self)
+            self._poll(self._turn_timeout(), self._ready_queue)  # the only place the loop sleeps
+        if self._check_handles:
+            self._run_phase(self._check_handles)
+        if self._closing_handles:
+            self._run_closing()  # closed handles are let go
+        if self._pending:
+            self._collect_pending(self._ready_queue)
+        if self._timer_queue._entries or self._timer_queue._line:
+            self._collect_timers(self._ready_queue)  # due timers join the ready queue
 
     # One turn at a time, driven from outside.
 
@@ -360,7 +350,7 @@ class Loop(LoopLifecycle):
         if self._is_turning:
             raise RuntimeError("This event loop is in the middle of a turn")
         end_sleep(self)
-        self._poller.empty_polls = 0  # The host made this step because there was something to collect.
+        self._poller.skips.expect_events()  # The host made this step because there was something to collect.
         try:
             self._is_turning = True
             self._is_driven = not may_sleep
@@ -430,9 +420,8 @@ class Loop(LoopLifecycle):
         if self._arms_signals:
             self._arm_signals()
         if self._poll_ended:  # The time until the next step is a sleep, or the host's.
-            away_ns = self._kernel.now() - self._poll_ended
-            note_away(self._figures, away_ns, self._turns, self._callbacks_alone)
-            self._previous_poll_ended, self._poll_ended = self._poll_ended, 0
+            self._note_away(self._kernel.now())
+            self._poll_ended = 0
         self._posted = SOMETHING
         begin_sleep(self)
         limit = self._poller.hand_over()
@@ -448,41 +437,10 @@ class Loop(LoopLifecycle):
         no sleep, and what they raise costs no events that were taken from the kernel.
         """
         run_signal_handlers()
-        slept = 0
-        figures = self._figures
-        if timeout_ns == 0:
-            found = self._poller.poll(0, into)
-            now = self._kernel.now()
-            self._events_waiting = self._events_waiting + found
-            if self._poll_ended:
-                # This poll is a part of it.
-                note_away(figures, now - self._poll_ended, self._turns, self._callbacks_alone)
-                self._previous_poll_ended = self._poll_ended
-        else:
-            before = self._sleep_began = self._kernel.now()
-            recorder = self._recorder
-            if recorder is not None:
-                self._publish(recorder, before)
-                recorder._falls_asleep(before)
-            if not has_histograms(figures):
-                figures.begin_histograms(self._callbacks_alone)
-            if self._poll_ended:
-                note_away(figures, before - self._poll_ended, self._turns, self._callbacks_alone)
-                self._previous_poll_ended, self._poll_ended = self._poll_ended, 0
-            found = self._poller.poll(timeout_ns, into)
-            now = self._kernel.now()
-            slept = now - before
-            note(figures, SLEPT, slept)
-            self._sleep_began = 0
-            self._idle_ns = self._idle_ns + slept
-            if recorder is not None:
-                recorder._has_slept(before, now, found, self._callbacks + self._callbacks_alone)
-        self._now_ns = self._poll_ended = now
-        if self._poller.empty_polls >= EMPTY_POLLS_BEFORE_SKIP:
-            self._polled_at = ticks_of(self)
-            self._skipped = 0
-        elif self._poller.empty_polls == ONE_EVENT:
-            self._skipped = 0
+        idle_before = self._idle_ns
+        found = self._look(into) if timeout_ns == 0 else self._sleep(timeout_ns, into)
+        if self._poller.skips.is_possible:
+            self._poller.skips.polled_at = ticks_of(self)
         if clock_is_patched() != self._follows_patch:
             self._clock_was_patched()
         if self._time_replaced:
@@ -495,7 +453,43 @@ class Loop(LoopLifecycle):
         if self._inbox or self._has_sent_async:
             self._drain_inbox(into)
         if self._probe is not None:
-            self._notify_probe("polled", slept, found)
+            self._notify_probe("polled", self._idle_ns - idle_before, found)
+
+    def _look(self, into: list[Runnable]) -> int:
+        """Append the handles that are ready now; return their number."""
+        found = self._poller.poll(0, into)
+        now = self._kernel.now()
+        self._events_waiting = self._events_waiting + found
+        self._note_away(now)  # This poll is a part of it.
+        self._now_ns = self._poll_ended = now
+        return found
+
+    def _sleep(self, timeout_ns: int, into: list[Runnable]) -> int:
+        """Sleep for at most `timeout_ns`, append the handles that became ready, and return their number."""
+        began = self._sleep_began = self._kernel.now()
+        recorder = self._recorder
+        if recorder is not None:
+            self._publish(recorder, began)
+            recorder._falls_asleep(began)
+        if not has_histograms(self._figures):
+            self._figures.begin_histograms(self._callbacks_alone)
+        self._note_away(began)
+        self._poll_ended = 0
+        found = self._poller.poll(timeout_ns, into)
+        now = self._kernel.now()
+        note(self._figures, SLEPT, now - began)
+        self._sleep_began = 0
+        self._idle_ns = self._idle_ns + now - began
+        if recorder is not None:
+            recorder._has_slept(began, now, found, self._callbacks + self._callbacks_alone)
+        self._now_ns = self._poll_ended = now
+        return found
+
+    def _note_away(self, until: int) -> None:
+        """Note how long the loop was away from its poll."""
+        if self._poll_ended:
+            note_away(self._figures, until - self._poll_ended, self._turns, self._callbacks_alone)
+            self._previous_poll_ended = self._poll_ended
 
     def _run_interrupting_handlers(self) -> None:
         """Run the handlers of a signal that may have ended the sleep; the next callback begins after them."""
@@ -509,12 +503,9 @@ class Loop(LoopLifecycle):
 
         The timers need the clock only if one of them could be due by now.
         """
-        is_only_one = self._poller.empty_polls == SKIPS_ONE_POLL
-        if is_only_one:
-            self._poller.empty_polls = 0  # for this turn only
+        is_single = self._poller.skips.take_single()
         if (
-            self._skipped >= TURNS_WITHOUT_POLL
-            or self._stopping
+            self._stopping
             or self._time_replaced
             or self._pending
             or self._idle_handles
@@ -523,23 +514,24 @@ class Loop(LoopLifecycle):
             or self._closing_handles
         ):
             return False
-        if is_only_one:  # Nobody knew at the poll that one would be skipped, so no ticks were read.
-            since = self._kernel.now() - self._poll_ended
-        elif self._recorder is not None and not self._recorder._in_call:
-            since = self._recorder._last_ns - self._poll_ended  # It knows when the last callback ended.
-        else:
-            since = ticks_of(self) - self._polled_at
-        if not 0 <= since <= LONGEST_WITHOUT_POLL_NS:
+        since = self._since_poll(is_single)
+        if not 0 <= since <= LONGEST_WITHOUT_POLL_NS or not self._poller.skips.count_skip():
             return False
-        self._skipped = self._skipped + 1
         if self._inbox or self._has_sent_async:
             self._drain_inbox(self._ready_queue)
-        if (
-            self._timer_queue._entries or self._timer_queue._line
-        ) and self._timer_queue.next_deadline() <= self._now_ns + since:
+        timers = self._timer_queue
+        if (timers._entries or timers._line) and timers.next_deadline() <= self._now_ns + since:
             self._now_ns = self._kernel.now()
             self._collect_timers(self._ready_queue)
         return True
+
+    def _since_poll(self, is_single: bool) -> int:
+        """Return how long ago the last poll ended, by what is known already if possible, in nanoseconds."""
+        if is_single:  # Nobody knew at the poll that one would be skipped, so no ticks were read.
+            return self._kernel.now() - self._poll_ended
+        if self._recorder is not None and not self._recorder._in_call:
+            return self._recorder._last_ns - self._poll_ended  # when the last callback ended
+        return ticks_of(self) - self._poller.skips.polled_at
 
     # The timeout of a turn's poll.
 

@@ -4,6 +4,7 @@ from cpython.object cimport PyObject
 
 from whorl.core.callback cimport AbstractLoop, flag
 from whorl.core.handle cimport Handle
+from whorl.core.pollers.skips cimport PollSkips
 
 cdef extern from "Python.h":  # borrowed references, which an event's way into the queue need not count
     PyObject *PyList_GET_ITEM(PyObject *entries, Py_ssize_t place)
@@ -31,7 +32,7 @@ cdef class Poller:
     cdef readonly bint edge_triggered
     cdef readonly bint can_keep_idle_watches
     cdef readonly bint can_spin
-    cdef public int empty_polls
+    cdef readonly PollSkips skips
     cdef Py_ssize_t _first
     cdef list _table
 

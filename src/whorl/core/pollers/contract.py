@@ -20,17 +20,15 @@ code runs inside `poll`.
   loop runs its handler.
   It returns the number of handles that it appended.
 * `edge_triggered`, `can_keep_idle_watches` and `can_spin` are the capabilities of a poller. The loop reads
-  no other attribute, besides `empty_polls`.
+  no other attribute, besides `skips`.
 * `fileno` returns the same descriptor for as long as the poller lives, so that the owner of another loop may
   wait for it. `hand_over` is called when the loop leaves the polling to that owner. While the system
   has no room for a watch, it returns after which time the owner lets the loop poll anyway.
 * `leave_to_parent` is called in a forked child, which must not take events or watches from its parent.
   `renew` lets the poller go on there, with a kernel object of its own.
-* `empty_polls` counts the polls in a row, up to EMPTY_POLLS_BEFORE_SKIP, that did not sleep and found
-  nothing. Code that watches another descriptor, or sends data that may come back to this loop, sets it
-  to 0. When it is high, a busy loop skips some polls; a poller that leaves it at 0 is polled in every turn.
-  SKIPS_ONE_POLL: the last poll slept, and found an event that no handle needs; one turn may skip the
-  next poll. ONE_EVENT: it found one event, and the handle may set SKIPS_ONE_POLL.
+* `skips` knows which polls a busy loop may skip. The poller reports what its polls found. Code that watches
+  another descriptor, or sends data that may come back to this loop, expects events. A poller that reports
+  nothing is polled in every turn.
 
 Errors of the kernel are raised as `OSError`. A new kernel interface is one more small module.
 """
@@ -41,6 +39,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from whorl.core.copying import refuse_copy
 from whorl.core.handle import Handle
+from whorl.core.pollers.skips import PollSkips
 from whorl.core.states import HandleState
 
 try:
@@ -120,7 +119,7 @@ class Poller:
         self.edge_triggered: bool = False  # whether it can report each change once
         self.can_keep_idle_watches: bool = False  # whether a watch may stay for a while when no task waits
         self.can_spin: bool = False  # whether `Kernel.spin_ns` has an effect
-        self.empty_polls: int = 0
+        self.skips = PollSkips()
         self._table: list[Any] = []  # the handles that are watched, by descriptor from `_first` on
         self._first = 0
 
@@ -206,7 +205,7 @@ class Poller:
             table.extend([None] * max(missing, 64))
         table[place] = handle
         handle._interest = interest
-        self.empty_polls = 0
+        self.skips.expect_events()
 
     def _unregister(self, handle: IOHandle) -> None:
         """Forget the handle, and its seen events."""

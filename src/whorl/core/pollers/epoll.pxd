@@ -10,10 +10,7 @@ cdef int DISCONNECT
 cdef int PRIORITIZED
 cdef int ERROR
 cdef int HANGUP
-cdef int EMPTY_POLLS_BEFORE_SKIP
-cdef int SKIPS_ONE_POLL
 cdef int64_t WATCH_RETRY_NS
-cdef int ONE_EVENT
 cdef uint32_t EPOLLIN
 cdef uint32_t EPOLLPRI
 cdef uint32_t EPOLLOUT

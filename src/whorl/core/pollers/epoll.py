@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any
 
 from whorl.core.kernel.errors import os_error
 from whorl.core.kernel.kernel import EventBatch
-from whorl.core.limits import EMPTY_POLLS_BEFORE_SKIP, ONE_EVENT, SKIPS_ONE_POLL, WATCH_RETRY_NS
+from whorl.core.limits import WATCH_RETRY_NS
 from whorl.core.pollers.contract import Poller, refuse_in_child
 from whorl.core.states import Event
 
@@ -218,7 +218,7 @@ class EpollPoller(Poller):
         if result < 0:
             raise os_error(result)
         handle._interest = interest
-        self.empty_polls: int = 0
+        self.skips.expect_events()
 
     def remove(self, handle: IOHandle) -> None:
         """End the watch; do nothing if the handle is not watched."""
@@ -271,17 +271,17 @@ class EpollPoller(Poller):
                 if count < 0 and count != EINTR:
                     raise os_error(count)
                 if timeout_ns != 0 or not self._may_skip_polls:
-                    self.empty_polls = 0
-                elif self.empty_polls < EMPTY_POLLS_BEFORE_SKIP:
-                    self.empty_polls += 1
+                    self.skips.expect_events()
+                else:
+                    self.skips.found_nothing()
                 return 0
-            self.empty_polls = 0
+            self.skips.expect_events()
             found = self._collect(min(count, len(events)), into)
             if found > 0 and timeout_ns != 0 and self._may_skip_polls:
                 if not into:
-                    self.empty_polls = SKIPS_ONE_POLL
+                    self.skips.found_wakeup()
                 elif found == 1:
-                    self.empty_polls = ONE_EVENT
+                    self.skips.found_one_event()
             return found
         except BaseException:
             self._rearm()

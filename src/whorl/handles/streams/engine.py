@@ -271,7 +271,7 @@ class Stream(IOHandle):
         sent = 0
         if self._held.streams:
             self._held.act(self)
-        self._poller.empty_polls = 0  # The peer may be on this loop.
+        self._poller.skips.expect_events()  # The peer may be on this loop.
         if self._unsent == 0:
             if self._is_socket:
                 sent = self._kernel.send(self._fd, data, 0)
@@ -317,7 +317,7 @@ class Stream(IOHandle):
         """Send the chunks, none of them empty, and keep this list as the queue of the unsent ones."""
         if self._held.streams:
             self._held.act(self)
-        self._poller.empty_polls = 0
+        self._poller.skips.expect_events()
         if self._unsent:
             self._chunks += chunks
             self._unsent += size
