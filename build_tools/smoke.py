@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import importlib
 import os
 import sys
 import sysconfig
@@ -114,6 +115,7 @@ def main() -> None:
     for tasks in ("cpython", "compiled"):
         whorl.run(everything(), tasks=tasks)
     machine()
+    importlib.import_module("whorl.inspector.recordings.page")  # It reads files of the package.
     gil = "with" if has_gil else "without"
     print(f"whorl {whorl.__version__}, {build}, Python {sys.version.split()[0]} {gil} the GIL: works")
 

@@ -9,16 +9,19 @@ import base64
 import hashlib
 from collections.abc import Iterator
 from html import escape
+from pathlib import Path
 
 from whorl.inspector.recordings import page_stalls, page_tables, pictures
 from whorl.inspector.recordings.over_time import OverTime, size
-from whorl.inspector.recordings.page_style import SCRIPT, STYLE
 from whorl.inspector.recordings.recording import RecordedLoop, Recording
 from whorl.inspector.recordings.summary import BLOCKED_NS, BUSY, Summary, length
 from whorl.inspector.recordings.timeline import Timeline, program
 from whorl.inspector.recordings.trace import utc
 from whorl.inspector.tables.wording import shown
 
+STYLE, SCRIPT = (
+    f"\n{Path(__file__).with_name(name).read_text(encoding='utf-8')}" for name in ("page.css", "page.js")
+)
 HISTOGRAMS = {
     "away": ("Away", "From the end of a poll to the next one: the loop was blind so long."),
     "late": ("Timers late", "From the deadline of a timer until the loop noticed it."),
