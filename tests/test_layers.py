@@ -73,20 +73,36 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "aio.files": (*_KERNEL, "handles.threads", "handles.fs", "aio", "aio.loop"),
     "aio.runners": ("core.loop", "aio", "aio.futures", "aio.loop"),
+    "formats": (),
     "inspector.tables": (
         *(*_AIO, "core.kernel", "core.recording", "core.pollers", "handles.process", "handles.fs"),
         *("handles.streams", "handles.datagrams"),
         *("aio.interop", "aio.futures", "aio.threads", "aio.streams", "aio.tls", "aio.transports"),
-        *("aio.sockets", "aio.connections", "aio.loop", "aio.files"),
+        *("aio.sockets", "aio.connections", "aio.loop", "aio.files", "formats"),
     ),
     "inspector.watching": (
-        *("core", "core.kernel", "core.loop", "core.pollers", "core.recording", "aio", "aio.futures"),
+        *(
+            "formats",
+            "core",
+            "core.kernel",
+            "core.loop",
+            "core.pollers",
+            "core.recording",
+            "aio",
+            "aio.futures",
+        ),
         "inspector.tables",
     ),
-    "inspector.recordings": ("core", "core.recording", "inspector.tables", "inspector.watching"),
-    "inspector.asking": ("core.recording", "inspector.tables", "inspector.watching", "inspector.recordings"),
+    "inspector.recordings": (
+        *("core", "core.recording", "formats"),
+        *("inspector.tables", "inspector.watching"),
+    ),
+    "inspector.asking": (
+        *("core.recording", "formats"),
+        *("inspector.tables", "inspector.watching", "inspector.recordings"),
+    ),
     "inspector.views": (
-        *("core", "core.recording"),
+        *("core", "core.recording", "formats"),
         *("inspector.tables", "inspector.recordings", "inspector.asking"),
     ),
     "inspector": (
@@ -109,7 +125,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "sim.patches": ("core", "sim", "sim.files", "sim.process", "sim.world"),
     "sim.running": (
-        *("sim", "sim.chance", "sim.wire", "sim.files", "sim.process", "sim.world", "sim.patches"),
+        *("formats", "sim", "sim.chance", "sim.wire", "sim.files", "sim.process", "sim.world"),
+        "sim.patches",
     ),
 }
 # The packages above the rooms, and the modules of Whorl that each imports: faces, which show public names,
@@ -144,7 +161,7 @@ KNOWS_ASYNCIO = ("aio", "whorl.aio", "whorl.import_path", "whorl.launcher", "ins
 KNOWS_PYTEST = ("whorl.inspector.pytest_plugin", "whorl.sim.pytest_plugin")
 KNOWS_HYPOTHESIS = ("whorl.sim.hypothesis",)
 KNOWS_EXPORTER = {
-    "prometheus_client": ("whorl.inspector.prometheus",),
+    "prometheus_client": ("whorl.inspector.prometheus", "whorl.inspector.views.exposition"),
     "opentelemetry": ("whorl.inspector.opentelemetry",),
 }
 KNOWS_CLICK = (

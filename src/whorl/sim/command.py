@@ -21,7 +21,7 @@ from whorl.sim.chance.strategies import Delay, Edge, Pct, Random
 from whorl.sim.chance.tape import HASH_SEED, Tape, tape_of
 from whorl.sim.running import trace as traces
 from whorl.sim.running.check import check
-from whorl.sim.running.chrome import chrome_trace
+from whorl.sim.running.chrome import write as write_chrome
 from whorl.sim.running.report import FINDING, LIMITS, NO_FINDING, NOT_DETERMINISTIC, Report
 from whorl.sim.running.run import run as run_once
 from whorl.sim.running.shrink import Failure
@@ -316,7 +316,7 @@ def show_trace(
     calls = [call for call in calls if traces.is_about(call, host, task, fd, since_s)]
     if chrome is not None:
         chosen = [packet for packet in packets if traces.carries(packet, host, task, fd, since_s)]
-        chrome.write_text(json.dumps(chrome_trace(head, calls, chosen)), encoding="utf-8")
+        write_chrome(chrome, head, calls, chosen)
         return
     click.echo(f"Seed {head['seed']}, {head['turns']} turns, digest {head['digest']}")
     for text in (*head["findings"], *head["decisions"], *story):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from whorl import sim
-from whorl.sim.running.chrome import LOOP_ROW, NETWORK_ROW, chrome_trace
+from whorl.sim.running.chrome import LOOP_ROW, NETWORK_ROW, write
 from whorl.sim.running.trace import read_trace, write_trace
 
 Event = dict[str, Any]
@@ -41,7 +42,8 @@ def traced(program: Callable[..., Any], folder: Path, **options: Any) -> list[Ev
     """Return the events of a run's trace, as viewers read them."""
     write_trace(sim.run(program, keeps_calls=True, **options), folder / "trace")
     head, calls, packets, _ = read_trace(folder / "trace")
-    return chrome_trace(head, calls, packets)["traceEvents"]  # type: ignore[no-any-return]
+    write(folder / "chrome.json", head, calls, packets)
+    return json.loads((folder / "chrome.json").read_text())["traceEvents"]  # type: ignore[no-any-return]
 
 
 def of_kind(events: list[Event], phase: str) -> list[Event]:
@@ -67,7 +69,8 @@ def test_each_call_is_an_event_at_its_virtual_time(tmp_path: Path) -> None:
     result = sim.run(main, keeps_calls=True)
     write_trace(result, tmp_path / "trace")
     head, calls, packets, _ = read_trace(tmp_path / "trace")
-    trace = chrome_trace(head, calls, packets)
+    write(tmp_path / "chrome.json", head, calls, packets)
+    trace = json.loads((tmp_path / "chrome.json").read_text())
     assert result.calls is not None
     assert [(event["name"], round(event["ts"] * 1000)) for event in of_kind(trace["traceEvents"], "i")] == [
         (call[2], call[0]) for call in result.calls

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import datetime
 import gzip
-import json
 from collections.abc import Callable, Iterator
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from whorl.core.recording import layout
+from whorl.formats import trace_events
+from whorl.formats.trace_events import Row
 from whorl.inspector.recordings.doing import doing
 from whorl.inspector.recordings.recording import NO_DESCRIPTOR, Event, RecordedLoop, Recording
 from whorl.inspector.recordings.stall import RecordedStall, stalls_of
 from whorl.inspector.recordings.timeline import NESTED, Span, Timeline, program
 from whorl.inspector.tables.wording import shown
 
-Row = dict[str, Any]
 #: The threads of a loop in the trace: its own, and those for what need not lie inside of its spans.
 STALLS, COLLECTOR = 1000, 2000
 COUNTERS = {
@@ -43,22 +43,9 @@ def write(recording: Recording, file: BinaryIO, *, compressed: bool, seconds: fl
     """
     trace = Trace(recording, seconds)
     if not compressed:
-        return _write(trace, file.write)
+        return trace_events.write(file.write, trace.rows(), trace.about())
     with gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=file, mtime=0) as zipped:
-        return _write(trace, zipped.write)
-
-
-def _write(trace: Trace, put: Callable[[bytes], object]) -> int:
-    about = json.dumps(trace.about())
-    put(f'{{"displayTimeUnit":"ns","otherData":{about},"traceEvents":[\n'.encode())
-    count, lines = 0, []
-    for row in trace.rows():
-        lines.append(json.dumps(row, separators=(",", ":")))
-        if len(lines) == 1000:
-            put(((",\n" if count else "") + ",\n".join(lines)).encode())
-            count, lines = count + len(lines), []
-    put(((",\n" if count and lines else "") + ",\n".join(lines) + "\n]}\n").encode())
-    return count + len(lines)
+        return trace_events.write(zipped.write, trace.rows(), trace.about())
 
 
 class Trace:
@@ -131,13 +118,11 @@ class Trace:
                 yield self._name("thread_sort_index", thread, sort_index=number * 3 + place)
 
     def _name(self, what: str, thread: int, **args: object) -> Row:
-        return {"ph": "M", "name": what, "pid": self._pid, "tid": thread, "args": args}
+        return trace_events.naming(what, self._pid, thread, **args)
 
     def _row(self, phase: str, name: str, at_ns: int, thread: int, **more: object) -> Row:
         begin = self._timeline.begin_ns
-        at = (max(at_ns, begin) - begin) / 1000
-        row = {"ph": phase, "name": name, "pid": self._pid, "tid": thread, "ts": at, **more}
-        return {key: value for key, value in row.items() if value not in ({}, None)}
+        return trace_events.row(phase, name, self._pid, thread, max(at_ns, begin) - begin, **more)
 
     def _span(self, name: str, begin_ns: int, end_ns: int, thread: int, **more: object) -> Row:
         length = (end_ns - max(begin_ns, self._timeline.begin_ns)) / 1000

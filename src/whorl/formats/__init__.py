@@ -1,0 +1,1 @@
+"""Formats of what is shown: numbers for people, and traces for viewers."""
