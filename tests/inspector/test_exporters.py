@@ -31,8 +31,8 @@ from whorl.core.states import PLACES
 from whorl.inspector import Inspector, observed
 from whorl.inspector.opentelemetry import PREFIX as OTEL
 from whorl.inspector.opentelemetry import Instrumentation, instrument
-from whorl.inspector.prometheus import PREFIX, Collector
-from whorl.inspector.views.exported import BOUNDS, cumulated
+from whorl.inspector.prometheus import Collector
+from whorl.inspector.views.exported import BOUNDS, PREFIX, cumulated
 from whorl.inspector.watching import runs
 
 Key = tuple[str, tuple[tuple[str, str], ...]]

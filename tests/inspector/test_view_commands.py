@@ -58,7 +58,7 @@ def test_top_shows_all_processes(recorded: Recorded, folder: Path) -> None:
     dead = Made(NOBODY, 1)
     dead.loop(updated_ns=time.monotonic_ns() - 200_000 * MS)
     dead.write(folder)
-    code, output, errors = run("top", "--once", "--interval", "50ms")
+    code, output, errors = run("top", "--once", "--interval", "50ms", "--ended")
     assert (code, errors) == (0, "")
     lines = output.splitlines()
     assert any(line.split()[0] == str(recorded.pid) for line in lines)
@@ -174,11 +174,27 @@ def test_wrong_usage_is_code_2(arguments: list[str]) -> None:
 def test_metrics_are_text_for_prometheus_or_json(recorded: Recorded) -> None:
     code, output, errors = run("metrics", recorded.pid, "--label", "job=shop")
     assert (code, errors) == (0, "")
-    assert 'asyncio_eventloop_turns_total{job="shop",loop="1"} 1000000\n' in output
+    assert 'asyncio_eventloop_turns_total{job="shop",loop="1"} 1e+06\n' in output
     code, output, _ = run("metrics", recorded.pid, "--format", "json")
     assert json.loads(output)["asyncio_eventloop_turns_total"][0]["value"] == 1_000_000
     assert run("metrics", recorded.pid, "--label", "job")[0] == 2
     assert run("metrics")[0] == 2
+
+
+def test_metrics_without_the_library_of_prometheus_say_how_to_install_it(
+    recorded: Recorded, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from whorl.inspector import view_commands as commands
+    from whorl.inspector import views
+
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    monkeypatch.delitem(sys.modules, "whorl.inspector.views.exposition", raising=False)
+    monkeypatch.delattr(views, "exposition", raising=False)
+    with pytest.raises(SystemExit) as end:
+        commands.metrics.main([str(recorded.pid)])
+    assert end.value.code == 1
+    message = "whorl: this needs prometheus_client: pip install 'whorl-loop[prometheus]'\n"
+    assert capsys.readouterr() == ("", message)
 
 
 def test_view_without_textual_is_plain_and_says_how_to_install_it(

@@ -6,32 +6,18 @@ So the series of a closed loop end, and no other loop goes on with them.
 
 from __future__ import annotations
 
-import dataclasses
 import weakref
 from collections.abc import Iterable
 from typing import Any
 
 from whorl.core.loop.lifecycle import running_loops
 from whorl.core.loop.loop import Loop
-from whorl.core.metrics import Histogram, LoopMetrics, LoopUtilization
+from whorl.core.metrics import Histogram, LoopUtilization
 from whorl.inspector.inspector import current
 from whorl.inspector.tables import tasks
-from whorl.inspector.views.exported import FIELDS
+from whorl.inspector.views.exported import FIELDS, LoopLook
 from whorl.inspector.watching import runs
 from whorl.inspector.watching.own_thread import read
-
-
-@dataclasses.dataclass(frozen=True)
-class LoopLook:
-    """The figures of a loop, read at one moment."""
-
-    label: str
-    metrics: LoopMetrics
-    histograms: dict[str, Histogram]
-    recent: dict[str, Histogram]  #: what came since the exporter last looked
-    used: LoopUtilization
-    utilization: float  #: since the exporter last looked
-    tasks: dict[str, int]
 
 
 class Observed:

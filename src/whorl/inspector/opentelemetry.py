@@ -13,7 +13,7 @@ from typing import Any
 
 from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observation, get_meter
 
-from whorl.inspector.observed import LoopLook, Observed, stalls_and_starved
+from whorl.inspector.observed import Observed, stalls_and_starved
 from whorl.inspector.views.exported import (
     BYTES,
     COUNTERS,
@@ -26,6 +26,7 @@ from whorl.inspector.views.exported import (
     TIME,
     UTILIZATION,
     Figure,
+    LoopLook,
 )
 
 PREFIX = "asyncio.eventloop."

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from whorl.inspector.asking.commands import AS_JSON, PID, number_of_process, reporting, width
+from whorl.inspector.asking.commands import AS_JSON, PID, missing, number_of_process, reporting, width
 from whorl.inspector.settings import duration
 
 if TYPE_CHECKING:
@@ -67,10 +67,7 @@ def top(pid: int | None, interval: float | None, once: bool, as_json: bool, plai
         try:
             from whorl.inspector.views.live import Live
         except ImportError as error:
-            if (error.name or "").partition(".")[0] not in ("textual", "rich"):
-                raise
-            needed = "pip install 'whorl-loop[top]'"
-            click.echo(f"The live view needs Textual: {needed}. This is the plain one.", err=True)
+            click.echo(f"whorl: {missing(error)}; this is the plain view", err=True)
             _repeatedly(source, interval or INTERVAL, ended)
         else:
             Live(source, interval or INTERVAL).run()
@@ -143,7 +140,7 @@ def metrics(pid: int, form: str, labels: tuple[str, ...]) -> None:
     """Print the figures of a process's loops for Prometheus.
 
     The process need not answer. The text is one for the textfile collector of node_exporter. The utilization
-    is that of 50 ms.
+    is that of 50 ms. It needs prometheus_client: pip install 'whorl-loop[prometheus]'
     """
     from whorl.inspector.asking import finding
     from whorl.inspector.views import exposition
@@ -158,10 +155,9 @@ def metrics(pid: int, form: str, labels: tuple[str, ...]) -> None:
     if reading.found.is_living:
         time.sleep(METRICS_INTERVAL)
         earlier, reading = reading, Reading.of(finding.recording_of(pid, events=0))
-    families = exposition.families(reading, added, earlier)
-    click.echo(
-        exposition.as_text(families) if form == "prometheus" else exposition.as_json(families), nl=False
-    )
+    collector = exposition.RecordingCollector(reading, earlier, added)
+    write = exposition.as_text if form == "prometheus" else exposition.as_json
+    click.echo(write(collector), nl=False)
 
 
 @click.command()

@@ -32,7 +32,7 @@ def read_by_all(recording: Recording) -> None:
     page.page(recording)
     for state in ("running", "died"):
         reading = Reading.of(Found("x.recording", 7, 0, state, recording))
-        exposition.as_text(exposition.families(reading, (), None))
+        exposition.as_text(exposition.RecordingCollector(reading))
         for one in (picture(reading, None), picture(reading, reading)):
             json.dumps(dataclasses.asdict(one))
             for line in (*drawing.overview([one], 80), *drawing.details(one, 80), *drawing.stalls(one, 80)):

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
 from tests.inspector.views.made_recordings import Made, S, busy_server
 from tests.inspector.views.test_pictures import NOW, reading
-from whorl.inspector.views import exposition
 from whorl.inspector.views.pictures import Reading
 
-prometheus_client = pytest.importorskip("prometheus_client", reason="its parser reads the text")
+prometheus_client = pytest.importorskip("prometheus_client", reason="it writes and reads the text")
+from whorl.inspector.views import exposition  # noqa: E402
+
+
+def collector(made: Made, *labels: str) -> exposition.RecordingCollector:
+    return exposition.RecordingCollector(reading(made), None, exposition.labels_of(labels))
 
 
 def text_of(made: Made, *labels: str) -> str:
-    return exposition.as_text(exposition.families(reading(made), exposition.labels_of(labels)))
+    return exposition.as_text(collector(made, *labels))
 
 
 def samples(made: Made, *labels: str) -> dict[tuple[str, str], float]:
@@ -53,7 +58,7 @@ def test_utilization_is_that_since_an_earlier_reading() -> None:
         return Reading(reading(made).found, reading(made).loops, now)
 
     earlier, later = slept_until(NOW, 9 * S), slept_until(NOW + S, 9 * S + 800_000_000)
-    families = {family.name: family for family in exposition.families(later, (), earlier)}
+    families = {family.name: family for family in exposition.RecordingCollector(later, earlier).collect()}
     used = families["asyncio_eventloop_utilization_ratio"].samples[0].value
     assert used == pytest.approx(0.2)
 
@@ -65,33 +70,18 @@ def test_histograms_are_cumulated() -> None:
     assert found[f"{name}_bucket", "le=1e-06,loop=1"] == 10000
 
 
-def test_names_are_those_of_the_collector() -> None:
-    from whorl.inspector.prometheus import _families
-
-    of_collector = {family.name: family.type for family in _families([], (0, 0))}
-    of_recording = {
-        family.name: family.kind for family in exposition.families(reading(busy_server(Made(), NOW)))
-    }
-    assert of_recording.pop("asyncio_eventloop_loops_left_out") == "gauge"  # The collector shows all.
-    assert of_collector == of_recording
-
-
-def test_text_of_the_collector_has_the_same_heads() -> None:
+def test_names_and_texts_are_those_of_the_collector_of_a_process() -> None:
     from whorl.inspector.prometheus import Collector
 
-    registry = prometheus_client.CollectorRegistry()
-    registry.register(Collector([]))
-    heads = {
-        line for line in prometheus_client.generate_latest(registry).decode().splitlines() if line[:1] == "#"
-    }
-    own = {line for line in text_of(Made()).splitlines() if line[:1] == "#"}
-    # The collector has two of these while an inspector runs, and leaves out no loop.
-    others = ("stalls", "starved", "left_out")
-    assert {line for line in own if not any(other in line for other in others)} <= heads
+    def heads(families: Any) -> set[tuple[str, str, str]]:
+        return {(family.name, family.type, family.documentation) for family in families}
+
+    more = heads(collector(busy_server(Made(), NOW)).collect()) ^ heads(Collector([]).describe())
+    assert [name for name, *_ in more] == ["asyncio_eventloop_loops_left_out"]  # The other one shows all.
 
 
 def test_labels_are_added_and_escaped() -> None:
-    assert 'ready{job="a\\"b\\\\",loop="1"} 3' in text_of(busy_server(Made(), NOW), 'job=a"b\\')
+    assert 'ready{job="a\\"b\\\\",loop="1"} 3.0' in text_of(busy_server(Made(), NOW), 'job=a"b\\')
     assert samples(busy_server(Made(), NOW), "job=x")["asyncio_eventloop_ready", "job=x,loop=1"] == 3
 
 
@@ -115,6 +105,6 @@ def test_closed_loop_is_left_out() -> None:
 
 def test_json_has_the_same_samples() -> None:
     made = busy_server(Made(), NOW)
-    found = json.loads(exposition.as_json(exposition.families(reading(made))))
+    found = json.loads(exposition.as_json(collector(made)))
     assert found["asyncio_eventloop_ready"] == [{"labels": {"loop": "1"}, "value": 3}]
     assert sum(map(len, found.values())) == len(samples(made))

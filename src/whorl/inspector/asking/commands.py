@@ -42,6 +42,9 @@ NARROWEST = 8
 #: The widest column where there is no terminal. A longer cell makes only its own line longer.
 WIDEST = 80
 
+#: The extras that bring the libraries of a command.
+EXTRAS = {"prometheus_client": "prometheus", "textual": "top"}
+
 Rows = list[list[str]]
 
 
@@ -58,6 +61,9 @@ def reporting(command: Callable[..., None]) -> Callable[..., None]:
         except (client.Failed, NotARecording) as error:  # Some of its text may be another process's.
             click.echo(escaped(f"whorl: {error}"), err=True)
             sys.exit(error.code if isinstance(error, client.Failed) else stuck.CUT_OR_NEWER)
+        except ImportError as error:
+            click.echo(f"whorl: {missing(error)}", err=True)
+            sys.exit(1)
         except BrokenPipeError:  # The reader, such as `head`, has seen enough.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         except OSError as error:
@@ -65,6 +71,14 @@ def reporting(command: Callable[..., None]) -> Callable[..., None]:
             sys.exit(1)
 
     return reported
+
+
+def missing(error: ImportError) -> str:
+    """Return which library is missing, and how to install it; raise the error if no extra brings it."""
+    library = (error.name or "").partition(".")[0]
+    if library not in EXTRAS:
+        raise error
+    return f"this needs {library}: pip install 'whorl-loop[{EXTRAS[library]}]'"
 
 
 @click.command()

@@ -1,12 +1,13 @@
-"""The names and units of the figures that exporters show, and how their histograms are told."""
+"""The figures that exporters show: their names and units, a look at them, how their histograms are told."""
 
 from __future__ import annotations
 
 import bisect
 import itertools
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from whorl.core.metrics import Histogram, _upper_bound
+from whorl.core.metrics import Histogram, LoopMetrics, LoopUtilization, _upper_bound
 from whorl.core.states import PLACES
 
 
@@ -72,3 +73,16 @@ def cumulated(histogram: Histogram) -> list[tuple[str, int]]:
     for place, count in histogram._counts.items():
         counts[BOUND_OF_PLACE[place]] += count
     return list(zip(BOUND_NAMES, itertools.accumulate(counts), strict=True))
+
+
+@dataclass(frozen=True)
+class LoopLook:
+    """The figures of a loop, read at one moment."""
+
+    label: str
+    metrics: LoopMetrics
+    histograms: dict[str, Histogram]
+    recent: dict[str, Histogram]  #: what came since the exporter last looked
+    used: LoopUtilization
+    utilization: float  #: since the exporter last looked
+    tasks: dict[str, int]

@@ -1,22 +1,18 @@
-"""The figures of a recording in the text format of Prometheus.
-
-The names are those of `whorl.inspector.Collector`. A recording does not tell the kinds of handles, nor what
-each task does. These samples have `all` in the place of a kind or a state.
-"""
+"""The figures of loops as `prometheus_client` takes them, and those of a recording as text and as JSON."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
-from whorl.core.metrics import Histogram
-from whorl.inspector.recordings.recording import RecordedLoop
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+
 from whorl.inspector.views.exported import (
     BYTES,
     COUNTERS,
-    FIELDS,
     GAUGES,
     HANDLES,
     HISTOGRAMS,
@@ -29,154 +25,98 @@ from whorl.inspector.views.exported import (
     UNITS,
     UTILIZATION,
     Figure,
+    LoopLook,
     cumulated,
 )
-from whorl.inspector.views.pictures import Reading, times_of, utilization
+from whorl.inspector.views.pictures import Reading, looks_of
 
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _OWN_LABELS = ("loop", "direction", "state", "kind", "le")
 
-Labels = tuple[tuple[str, str], ...]
 
-
-class Sample(NamedTuple):
-    """A number, and the labels that it has."""
-
-    name: str
-    labels: Labels
-    value: float
-
-
-class Family(NamedTuple):
-    """The samples of one figure."""
-
-    name: str  #: without `_total` and the like
-    kind: str  #: "counter", "gauge" or "histogram"
-    text: str
-    samples: list[Sample]
-
-
-def labels_of(texts: Iterable[str]) -> Labels:
+def labels_of(texts: Iterable[str]) -> dict[str, str]:
     """Return labels given as `NAME=VALUE`. Raises ValueError."""
-    labels: list[tuple[str, str]] = []
+    labels: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not _LABEL.fullmatch(name) or name.startswith("__"):
             raise ValueError(f"a label is written NAME=VALUE, not {text!r}")
-        if name in (*_OWN_LABELS, *(other for other, _ in labels)):
+        if name in (*_OWN_LABELS, *labels):
             raise ValueError(f"there is a label {name} already")
-        labels.append((name, value))
-    return tuple(labels)
+        labels[name] = value
+    return labels
 
 
-def families(reading: Reading, added: Labels = (), earlier: Reading | None = None) -> Iterator[Family]:
-    """Yield the figures of the loops that are open; each sample has these labels besides its own.
+def families(
+    looks: Sequence[LoopLook],
+    watched: tuple[int, int] | None,
+    left_out: int | None = None,
+    added: Mapping[str, str] | None = None,
+) -> Iterator[Metric]:
+    """Yield the figures of loops, and those of the watchdog if it runs; each sample has the added labels."""
+    names, values = [*(added or {})], [*(added or {}).values()]
 
-    The utilization is that since an earlier reading; without one, since the loop began.
-    """
-    loops = [loop for loop in reading.loops.values() if loop.fields["state"] == 1]
-    numbered = [(loop, (*added, ("loop", str(loop.number)))) for loop in loops]
-    for figure in COUNTERS:
-        name = _name(figure)
-        samples = [Sample(f"{name}_total", labels, _value(loop, figure.name)) for loop, labels in numbered]
-        yield Family(name, "counter", figure.text, samples)
-    moved, spent = _name(BYTES), _name(TIME)
-    yield Family(
-        moved,
-        "counter",
-        BYTES.text,
-        [
-            Sample(f"{moved}_total", (*labels, ("direction", way)), loop.counters[f"bytes_{way}"])
-            for loop, labels in numbered
-            for way in ("in", "out")
-        ],
-    )
-    times = [(times_of(loop, reading.now_ns), labels) for loop, labels in numbered]
-    yield Family(
-        spent,
-        "counter",
-        TIME.text,
-        [
-            Sample(f"{spent}_total", (*labels, ("state", state)), nanoseconds / 1e9)
-            for (ran, idle), labels in times
-            for state, nanoseconds in (("idle", idle), ("active", ran - idle))
-        ],
-    )
-    for figure in GAUGES:
-        name = _name(figure)
-        samples = [Sample(name, labels, _value(loop, figure.name)) for loop, labels in numbered]
-        yield Family(name, "gauge", figure.text, samples)
-    for figure, label in ((HANDLES, "kind"), (TASKS, "state")):
-        name = _name(figure)
-        samples = [
-            Sample(name, (*labels, (label, "all")), _value(loop, figure.name)) for loop, labels in numbered
-        ]
-        yield Family(name, "gauge", figure.text, samples)
-    name = _name(UTILIZATION)
-    used = [Sample(name, labels, utilization(reading, loop, earlier)) for loop, labels in numbered]
-    yield Family(name, "gauge", UTILIZATION.text, used)
+    def family(kind: Any, figure: Figure, labels: tuple[str, ...], rows: Iterable[Any]) -> Metric:
+        unit = UNITS.get(figure.unit, "")
+        made = kind(PREFIX + figure.name, figure.text, labels=[*names, *labels], unit=unit)
+        for own, *numbers in rows:
+            made.add_metric([*values, *own], *numbers)
+        return made  # type: ignore[no-any-return]
+
+    counter, gauge = CounterMetricFamily, GaugeMetricFamily
+    for kind, figures in ((counter, COUNTERS), (gauge, GAUGES)):
+        for figure in figures:
+            rows = [((look.label,), getattr(look.metrics, figure.name)) for look in looks]
+            yield family(kind, figure, ("loop",), rows)
+    moved, spent, handles, tasks = [], [], [], []
+    for look in looks:
+        moved += [((look.label, way), getattr(look.metrics, f"bytes_{way}")) for way in ("in", "out")]
+        spent += [((look.label, how), getattr(look.used, f"{how}_ns") / 1e9) for how in ("idle", "active")]
+        handles += [((look.label, kind), number) for kind, number in look.metrics.handles_by_kind.items()]
+        tasks += [((look.label, state), number) for state, number in look.tasks.items()]
+    yield family(counter, BYTES, ("loop", "direction"), moved)
+    yield family(counter, TIME, ("loop", "state"), spent)
+    yield family(gauge, UTILIZATION, ("loop",), [((look.label,), look.utilization) for look in looks])
+    yield family(gauge, HANDLES, ("loop", "kind"), handles)
+    yield family(gauge, TASKS, ("loop", "state"), tasks)
     for figure in HISTOGRAMS:
-        yield _histogram(figure, numbered)
-    recording = reading.found.recording
-    for figure, seen in ((STALLS, recording.stalls_written), (STARVED, recording.starved)):
-        name = _name(figure)
-        yield Family(name, "counter", figure.text, [Sample(f"{name}_total", added, seen)])
-    name = _name(LEFT_OUT)
-    yield Family(name, "gauge", LEFT_OUT.text, [Sample(name, added, recording.left_out)])
+        found = [(look.label, look.histograms[figure.name]) for look in looks]
+        sums = [((label,), cumulated(histogram), histogram.total / 1e9) for label, histogram in found]
+        yield family(HistogramMetricFamily, figure, ("loop",), sums)
+    for figure, seen in zip((STALLS, STARVED), watched or (), strict=False):
+        yield family(counter, figure, (), [((), seen)])
+    if left_out is not None:
+        yield family(gauge, LEFT_OUT, (), [((), left_out)])
 
 
-def _name(figure: Figure) -> str:
-    unit = UNITS.get(figure.unit, "")
-    name = PREFIX + figure.name
-    return f"{name}_{unit}" if unit and not name.endswith(unit) else name
+class RecordingCollector:
+    """Shows the figures of a recording; the utilization is that since an earlier reading, if there is one."""
+
+    def __init__(
+        self, now: Reading, earlier: Reading | None = None, added: Mapping[str, str] | None = None
+    ) -> None:
+        self._now = now
+        self._earlier = earlier
+        self._added = added
+
+    def collect(self) -> Iterator[Metric]:
+        """Return the figures of the loops that are open."""
+        recording = self._now.found.recording
+        watched = (recording.stalls_written, recording.starved)
+        return families(looks_of(self._now, self._earlier), watched, recording.left_out, self._added)
 
 
-def _value(loop: RecordedLoop, name: str) -> int:
-    """Return a figure by the name that exporters give it."""
-    fields, counters = loop.fields, loop.counters
-    if name == "tasks":
-        return max(0, fields["tasks_made"] - fields["tasks_done"])
-    if name == "jobs_waiting":
-        return max(0, counters["jobs_submitted"] - counters["jobs_begun"])
-    if name == "jobs_running":
-        return max(0, counters["jobs_begun"] - counters["jobs_ended"])
-    return fields[name] if name in fields else counters[name]
-
-
-def _histogram(figure: Figure, numbered: list[tuple[RecordedLoop, Labels]]) -> Family:
-    name = _name(figure)
-    samples = []
-    for loop, labels in numbered:
-        histogram: Histogram = getattr(loop.histograms, FIELDS[figure.name])
-        bounds = cumulated(histogram)
-        samples += [Sample(f"{name}_bucket", (*labels, ("le", bound)), count) for bound, count in bounds]
-        samples.append(Sample(f"{name}_count", labels, bounds[-1][1]))
-        samples.append(Sample(f"{name}_sum", labels, histogram.total / 1e9))
-    return Family(name, "histogram", figure.text, samples)
-
-
-def as_text(found: Iterable[Family]) -> str:
+def as_text(collector: RecordingCollector) -> str:
     """Return figures as Prometheus reads them."""
-    lines = []
-    for family in found:
-        # In this format, and other than in OpenMetrics, the name of a counter ends as its samples do.
-        name = f"{family.name}_total" if family.kind == "counter" else family.name
-        lines += [f"# HELP {name} {_escaped(family.text, quotes=False)}", f"# TYPE {name} {family.kind}"]
-        for sample in family.samples:
-            labels = ",".join(f'{label}="{_escaped(value)}"' for label, value in sample.labels)
-            lines.append(f"{sample.name}{f'{{{labels}}}' if labels else ''} {sample.value!r}")
-    return "\n".join(lines) + "\n"
+    registry = CollectorRegistry()
+    registry.register(collector)
+    return generate_latest(registry).decode()
 
 
-def _escaped(text: str, quotes: bool = True) -> str:
-    text = text.replace("\\", "\\\\").replace("\n", "\\n")
-    return text.replace('"', '\\"') if quotes else text
-
-
-def as_json(found: Iterable[Family]) -> str:
+def as_json(collector: RecordingCollector) -> str:
     """Return figures as one JSON object: a list of samples for each name."""
     samples: dict[str, list[dict[str, object]]] = {}
-    for family in found:
+    for family in collector.collect():
         for sample in family.samples:
-            samples.setdefault(sample.name, []).append({"labels": dict(sample.labels), "value": sample.value})
+            samples.setdefault(sample.name, []).append({"labels": sample.labels, "value": sample.value})
     return json.dumps(samples) + "\n"

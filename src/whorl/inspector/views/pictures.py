@@ -11,12 +11,13 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
-from whorl.core.metrics import Histogram
+from whorl.core.metrics import Histogram, LoopMetrics, LoopUtilization
 from whorl.core.recording import layout
 from whorl.inspector.asking.finding import Found
 from whorl.inspector.recordings.doing import lengthened
 from whorl.inspector.recordings.recording import NO_DESCRIPTOR, Event, RecordedLoop, Recording
 from whorl.inspector.tables.wording import shown
+from whorl.inspector.views.exported import FIELDS, LoopLook
 
 #: A callback is shown as one that is stuck when it runs for as long.
 STUCK_NS = 100_000_000
@@ -208,6 +209,43 @@ def utilization(now: Reading, loop: RecordedLoop, earlier: Reading | None) -> fl
     return min(1.0, max(0, ran_ns - idle_ns) / over_ns) if over_ns > 0 else 0.0
 
 
+def looks_of(now: Reading, earlier: Reading | None) -> list[LoopLook]:
+    """Return what exporters show of the loops that are open.
+
+    A recording does not tell the kinds of handles, nor what each task does: all are of the kind `all`.
+    """
+    looks = []
+    for loop in now.loops.values():
+        if loop.fields["state"] == 1:
+            known = loop.fields | loop.counters | _counts(loop)
+            metrics = LoopMetrics._make(known.get(name, 0) for name in LoopMetrics._fields)
+            histograms = {name: getattr(loop.histograms, field) for name, field in FIELDS.items()}
+            looks.append(
+                LoopLook(
+                    str(loop.number),
+                    metrics._replace(handles_by_kind={"all": known["handles"]}),
+                    histograms,
+                    histograms,
+                    LoopUtilization.of(*reversed(times_of(loop, now.now_ns))),
+                    utilization(now, loop, earlier),
+                    {"all": known["tasks"]},
+                )
+            )
+    return looks
+
+
+def _counts(loop: RecordedLoop) -> dict[str, int]:
+    """Return how many there are now, of what a recording counts by two numbers that only grow."""
+    numbers = loop.fields | loop.counters
+    pairs = {
+        "tasks": ("tasks_made", "tasks_done"),
+        "connections": ("connections_opened", "connections_closed"),
+        "jobs_waiting": ("jobs_submitted", "jobs_begun"),
+        "jobs_running": ("jobs_begun", "jobs_ended"),
+    }
+    return {name: max(0, numbers[more] - numbers[less]) for name, (more, less) in pairs.items()}
+
+
 def _loop_picture(now: Reading, loop: RecordedLoop, earlier: Reading | None, seen: _Events) -> LoopPicture:
     fields, counters = loop.fields, loop.counters
     before = _before(now, loop, earlier)
@@ -241,10 +279,7 @@ def _loop_picture(now: Reading, loop: RecordedLoop, earlier: Reading | None, see
         ready=max(0, fields["ready"]),
         timers=max(0, fields["timers"]),
         handles=max(0, fields["handles"]),
-        tasks=max(0, fields["tasks_made"] - fields["tasks_done"]),
-        connections=max(0, counters["connections_opened"] - counters["connections_closed"]),
-        jobs_waiting=max(0, counters["jobs_submitted"] - counters["jobs_begun"]),
-        jobs_running=max(0, counters["jobs_begun"] - counters["jobs_ended"]),
+        **_counts(loop),
         errors=counters["errors_reported"],
         call=call,
     )
