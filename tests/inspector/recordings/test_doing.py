@@ -20,7 +20,7 @@ STALL: dict[str, Any] = {
 def test_stall_that_goes_on_is_as_long_as_it_is_now() -> None:
     found = lengthened(STALL, 7_300_000_000)
     assert found["length_ns"] == 6_300_000_000
-    assert found["text"] == "f has blocked the loop for 6300 ms: it was running (running 200 ms)\nStack"
+    assert found["text"] == "f has blocked the loop for 6.3 s: it was running (running 200 ms)\nStack"
 
 
 @pytest.mark.parametrize(

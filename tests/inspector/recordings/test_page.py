@@ -11,7 +11,7 @@ from whorl.core import states
 from whorl.core.recording import layout
 from whorl.inspector.recordings import page as page_
 from whorl.inspector.recordings.over_time import COLUMNS, OverTime
-from whorl.inspector.recordings.summary import Summary, length
+from whorl.inspector.recordings.summary import Summary
 from whorl.inspector.recordings.timeline import Timeline
 
 
@@ -136,7 +136,7 @@ def test_verdict_knows_an_iteration_of_many_callbacks_without_the_watchdog() -> 
     made = Made().event(layout.TURN, 0, 4700 * MS, number=40_000)
     made.event(layout.CALLBACK, MS, 45 * MS, name="tick")
     assert verdict(made) == [
-        ("bad", "The loop was blocked once, for 4.70 s, in one iteration of 40,000 callbacks.")
+        ("bad", "The loop was blocked once, for 4.7 s, in one iteration of 40,000 callbacks.")
     ]
 
 
@@ -146,11 +146,10 @@ def test_verdict_names_the_calls_of_a_stall_of_many_callbacks() -> None:
     more = {"reason": "many callbacks", "callbacks": 40_000, "callers": callers, "place": "tick (storm.py:4)"}
     made.stall(0, 4700 * MS, **more)
     assert verdict(made) == [
-        ("bad", "The loop was blocked once, for 4.70 s, in 40,000 callbacks, most of all tick (storm.py:4)."),
+        ("bad", "The loop was blocked once, for 4.7 s, in 40,000 callbacks, most of all tick (storm.py:4)."),
         (
             "bad",
-            "In the longest stall, many callbacks ran in one iteration, none of them for so long alone:"
-            " tick 98 %, other 2 %."
+            "In the longest stall, none took so long alone: tick 98 %, other 2 %."
             " Start fewer at once, or let others in between with await asyncio.sleep(0).",
         ),
     ]
@@ -229,21 +228,3 @@ def test_busiest_tasks_are_those_whose_steps_took_longest_together() -> None:
         ("two", 2, 8 * MS),
         ("one", 1, 5 * MS),
     ]
-
-
-@pytest.mark.parametrize(
-    ("duration_ns", "text"),
-    [
-        (0, "0 µs"),
-        (1500, "1.5 µs"),
-        (999_600, "1 ms"),
-        (12 * MS, "12 ms"),
-        (999_499_999, "999 ms"),
-        (2_550 * MS, "2.55 s"),
-        (3_000 * MS, "3 s"),
-        (75_000 * MS, "1 min 15 s"),
-        (3_700_000 * MS, "1 h 1 min"),
-    ],
-)
-def test_length_is_written_for_people(duration_ns: int, text: str) -> None:
-    assert length(duration_ns) == text

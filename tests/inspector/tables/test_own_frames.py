@@ -91,7 +91,7 @@ def test_folded_stack_of_own_frames_alone_keeps_the_inner_ones() -> None:
 def test_stall_names_the_own_line_in_its_headline_and_in_its_stack() -> None:
     stall = stall_of(SERVICE)
     first, *rest = stall.text().splitlines()
-    assert first.startswith("price (sick.py:23) → requests.get in Task-7 blocked the loop for 2000 ms")
+    assert first.startswith("price (sick.py:23) → requests.get in Task-7 blocked the loop for 2 s")
     assert '  File "/app/sick.py", line 23, in price' in rest
     assert "  … 11 frames of fastapi, starlette" in rest
     assert stall.call == "RequestResponseCycle.run_asgi"

@@ -168,11 +168,6 @@ def test_tasks_that_are_alike_are_folded() -> None:
     assert len(text.splitlines()) < 20
 
 
-def test_lines_of_a_tree_are_cut() -> None:
-    row = TaskFigures(1, "n" * 100, "f", "waiting", None)
-    assert max(map(len, tree_of([row], 80).splitlines())) == 80
-
-
 def test_the_stack_of_a_task_begins_outside() -> None:
     async def inner() -> None:
         await asyncio.Event().wait()

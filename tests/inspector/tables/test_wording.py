@@ -58,20 +58,6 @@ def test_addresses_are_shown(name: object, text: str | None) -> None:
     assert wording.address(name) == text
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0.0123, "12.3 ms"),
-        (1.5, "1.5 s"),
-        (90, "1 min 30 s"),
-        (7200, "2 h 0 min"),
-        (864000, "10 days"),
-    ],
-)
-def test_durations_are_for_people(seconds: float, text: str) -> None:
-    assert wording.duration(seconds) == text
-
-
 def test_time_that_has_passed_is_overdue() -> None:
     assert (wording.due_text(1.5), wording.due_text(-1.5)) == ("due in 1.5 s", "overdue by 1.5 s")
 

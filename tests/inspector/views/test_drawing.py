@@ -8,6 +8,7 @@ import pytest
 
 from tests.inspector.views.made_recordings import Made, S, busy_server
 from tests.inspector.views.test_pictures import NOW, alone
+from whorl.formats.cells import columns_of
 from whorl.inspector.views import drawing
 
 
@@ -51,7 +52,7 @@ def test_no_line_is_wider_than_the_terminal(width: int, state: str) -> None:
     made.stall(call="x" * 200, task="y" * 200, reason="asleep", syscall="read", file="z" * 200)
     process = alone(made, state=state)
     lines = drawing.details(process, width, height=24) + drawing.overview([process], width)
-    assert max(drawing.columns_of(line.text) for line in lines) <= width
+    assert max(columns_of(line.text) for line in lines) <= width
 
 
 def test_details_fit_a_terminal_of_24_rows() -> None:
@@ -95,43 +96,6 @@ def test_stalls_are_shown_with_their_stacks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (0, "0"),
-        (0.25, "0.2"),
-        (9.97, "10"),
-        (999, "999"),
-        (999.6, "1.0 k"),
-        (12_345, "12 k"),
-        (3.2e9, "3.2 G"),
-    ],
-)
-def test_number_is_short(value: float, text: str) -> None:
-    assert drawing.number(value) == text
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (None, "-"),
-        (0, "0"),
-        (5e-8, "50 ns"),
-        (1.02e-4, "102 µs"),
-        (0.00999, "10 ms"),
-        (3.2, "3.2 s"),
-        (4000, "4000 s"),
-        (7_200_000, "83 d"),
-    ],
-)
-def test_duration_is_short(value: float | None, text: str) -> None:
-    assert drawing.short(value) == text
-
-
-def test_sizes_have_units() -> None:
-    assert (drawing.size(0), drawing.size(1500), drawing.size(12.1e6)) == ("0 B", "1.5 kB", "12 MB")
-
-
-@pytest.mark.parametrize(
     ("command", "text"),
     [
         (["/usr/bin/python3", "-u", "/srv/app/service.py", "--port", "1"], "service.py --port 1"),
@@ -145,12 +109,6 @@ def test_sizes_have_units() -> None:
 )
 def test_program_is_named_without_its_interpreter(command: list[str], text: str) -> None:
     assert drawing.program_of(command) == text
-
-
-def test_wide_characters_are_counted_as_two_columns() -> None:
-    assert drawing.columns_of("日本") == 4
-    assert drawing.cut("日本語", 4) == "日…"
-    assert drawing.left("日", 3) == "日 "
 
 
 def test_bar_is_filled_to_its_share() -> None:

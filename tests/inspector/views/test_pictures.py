@@ -123,8 +123,8 @@ def test_longest_calls_and_busiest_coroutines_are_those_of_the_last_seconds() ->
 def test_stall_has_one_line() -> None:
     stalls = alone(busy_server(Made(), NOW)).stalls
     assert [stall.summary for stall in stalls] == [
-        "order 4711 (handle_order): blocked in openat of /srv/queue",
-        "order 4711 (handle_order): blocked in clock_nanosleep",
+        "order 4711 (handle_order): the thread was blocked in openat of /srv/queue",
+        "order 4711 (handle_order): the thread was blocked in clock_nanosleep",
     ]
     assert [stall.length for stall in stalls] == [3.2, 0.25]
 

@@ -17,13 +17,15 @@ from typing import Any
 
 import click
 
+from whorl.formats.cells import columns_of, cut, left, padded
+from whorl.formats.units import count, duration_ns, size
 from whorl.inspector.asking import client, stuck
 from whorl.inspector.recordings.recording import NotARecording
 from whorl.inspector.tables import handles as handles_
 from whorl.inspector.tables import tasks as tasks_
 from whorl.inspector.tables.handles import HandleFigures
-from whorl.inspector.tables.tasks import AlikeTasks, TaskFigures, cut, summary, tree_of, wait_text
-from whorl.inspector.tables.wording import count, escaped, shown, starved
+from whorl.inspector.tables.tasks import AlikeTasks, TaskFigures, summary, tree_of, wait_text
+from whorl.inspector.tables.wording import escaped, shown, starved
 
 
 def number_of_process(_: click.Context, __: click.Parameter, value: str | None) -> int | None:
@@ -110,7 +112,7 @@ def tasks(pid: int, as_tree: bool, as_json: bool, waiting_for: int | None, folde
     for number, found in enumerate(loops):
         _headline(pid, number, len(loops), summary(found))
         if as_tree:
-            click.echo("\n".join(tree_of(found, width()).split("\n")[1:]))
+            click.echo("\n".join(_fitting(line) for line in tree_of(found).split("\n")[1:]))
         elif found:
             rows = [[row.name, row.coro, _place(row), *_times(row), _wait(row)] for row in found]
             names = ["TASK", "COROUTINE", "AT", "BUSY", "STEPS", "LONGEST", "WAITS FOR"]
@@ -165,15 +167,7 @@ def _place(row: TaskFigures | AlikeTasks) -> str:
 def _times(row: TaskFigures) -> list[str]:
     if row.busy_ns is None or row.steps is None or row.longest_ns is None:
         return ["", "", ""]
-    return [_short(row.busy_ns), f"{row.steps:,}", _short(row.longest_ns)]
-
-
-def _short(ns: int) -> str:
-    """Return a duration in at most 7 characters, such as `1.3 ms`."""
-    for unit, factor in (("µs", 1e3), ("ms", 1e6)):
-        if ns < factor * 999.5:
-            return f"{ns / factor:.3g} {unit}"
-    return f"{ns / 1e9:.3g} s" if ns < 999.5e9 else f"{ns / 1e9:,.0f} s"
+    return [duration_ns(row.busy_ns), f"{row.steps:,}", duration_ns(row.longest_ns)]
 
 
 def _wait(row: TaskFigures) -> str:
@@ -211,19 +205,9 @@ def _handle(row: HandleFigures) -> list[str]:
         "full" if "writing" in row.paused else "",
     ]
     state = ", ".join(word for word in words if word)
-    sizes = [_size(number) for number in (row.unsent, row.bytes_in, row.bytes_out)]
+    sizes = [size(number) if number else "" for number in (row.unsent, row.bytes_in, row.bytes_out)]
     fd = "" if row.fd is None else str(row.fd)
     return [fd, row.kind, state, *sizes, row.owner or "", row.peer or row.local or ""]
-
-
-def _size(number: int | None) -> str:
-    """Return a number of bytes for people; nothing for none."""
-    if not number:
-        return ""
-    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if number >= factor:
-            return f"{number / factor:.1f} {unit}"
-    return f"{number} B"
 
 
 @click.command()
@@ -273,16 +257,17 @@ def table(names: list[str], rows: Rows, last: float = 0.5) -> str:
     lines = [[names[place] for place in used]] + [[row[place] for place in used] for row in rows]
     full = width()
     widest = WIDEST if full is None else full
-    sizes = [min(widest, max(len(line[place]) for line in lines)) for place in range(len(used))]
+    sizes = [min(widest, max(columns_of(line[place]) for line in lines)) for place in range(len(used))]
     if full is not None:
         gaps = 2 * (len(sizes) - 1)
         room = max(full - gaps - sizes[-1], full - gaps - int(full * last))
         while sum(sizes[:-1]) > room and max(sizes[:-1]) > NARROWEST:
             sizes[sizes[:-1].index(max(sizes[:-1]))] -= 1
-    shown = []
-    for line in lines:
-        texts = line[:-1] if full is None else [cut(*pair) for pair in zip(line[:-1], sizes, strict=False)]
-        cells = [f"{text:{size}}" for text, size in zip(texts, sizes, strict=False)]
-        text = "  ".join([*cells, line[-1]]).rstrip()
-        shown.append(text if full is None else cut(text, full))
-    return "\n".join(shown)
+    cell = left if full is not None else padded
+    texts = ([*map(cell, line[:-1], sizes), line[-1]] for line in lines)
+    return "\n".join(_fitting("  ".join(cells).rstrip()) for cells in texts)
+
+
+def _fitting(line: str) -> str:
+    full = width()
+    return line if full is None else cut(line, full)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any, NamedTuple
 
+from whorl.formats.units import duration_ns
 from whorl.inspector.asking import client, directory
 from whorl.inspector.asking.finding import Found, recording_of
 from whorl.inspector.recordings.doing import all_stalls, doing, lengthened
@@ -83,6 +84,6 @@ def known_of(pid: int) -> str:
     for loop in found.recording.loops():
         what = doing(found.recording, loop)
         if what is not None and now - what.since_ns >= LEAST_STUCK_NS:
-            text += f" It is in {what.call or 'a callback'} since {(now - what.since_ns) / 1e9:.1f} s"
+            text += f" It is in {what.call or 'a callback'} since {duration_ns(now - what.since_ns)}"
             text += f", task {what.task}." if what.task else "."
     return text

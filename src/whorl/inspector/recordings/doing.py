@@ -8,13 +8,14 @@ import re
 from typing import Any, NamedTuple
 
 from whorl.core.recording import layout
+from whorl.formats.units import duration_ns
 from whorl.inspector.recordings.recording import RecordedLoop, Recording, near
 from whorl.inspector.watching import threads
 from whorl.inspector.watching.stacks import called_by, parse_dumps
-from whorl.inspector.watching.stalls import Stack, Stall, duration_of
+from whorl.inspector.watching.stalls import Stack, Stall
 from whorl.inspector.watching.text import shown
 
-_LENGTH = re.compile(r"(has blocked the loop for )[\d.]+ m?s")
+_LENGTH = re.compile(r"(has blocked the loop for )[^:]+")
 LARGEST_SOURCE = 4 << 20  # bytes of a file whose lines are shown
 
 
@@ -72,7 +73,7 @@ def lengthened(stall: dict[str, Any], now_ns: int) -> dict[str, Any]:
     longer = now_ns - began
     if longer <= length:
         return stall
-    text = _LENGTH.sub(lambda found: f"{found[1]}{duration_of(longer)}", str(stall.get("text", "")), count=1)
+    text = _LENGTH.sub(lambda found: f"{found[1]}{duration_ns(longer)}", str(stall.get("text", "")), count=1)
     return {**stall, "length_ns": longer, "text": text}
 
 

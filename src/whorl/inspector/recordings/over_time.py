@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from whorl.core.recording import layout
+from whorl.formats.units import duration_ns, size
 from whorl.inspector.recordings import pictures
 from whorl.inspector.recordings.pictures import HEIGHT, WIDTH
-from whorl.inspector.recordings.summary import BLOCKED_NS, Summary, length
+from whorl.inspector.recordings.summary import BLOCKED_NS, Summary
 from whorl.inspector.recordings.timeline import Span
 
 COLUMNS = 240
@@ -93,7 +94,7 @@ class OverTime:
             self._strip(
                 "longest callback",
                 [*self._decades(most_shown), *self._calls(most_shown)],
-                f"{length(SHORTEST_NS)} to {length(most_shown)}, logarithmic",
+                f"{duration_ns(SHORTEST_NS)} to {duration_ns(most_shown)}, logarithmic",
             ),
         ]
         if self._summary.stalls or self.collected or self.marks:
@@ -127,7 +128,7 @@ class OverTime:
             share = pictures.on_log_axis(took_ns, SHORTEST_NS, most)
             height = max(2.0, HEIGHT * share)
             kind = "blocked" if took_ns >= BLOCKED_NS else "slow" if took_ns >= SLOW_NS else "quick"
-            says = f"{name}: {length(took_ns)}"
+            says = f"{name}: {duration_ns(took_ns)}"
             yield pictures.box(kind, WIDTH * self._x(at_ns) - 1, HEIGHT - height, 3, height, says)
 
     def _moments(self) -> str:
@@ -135,7 +136,7 @@ class OverTime:
         shapes = []
         for span in self.collected:
             width = max(1.5, WIDTH * (self._x(span.end_ns) - self._x(span.event.at_ns)))
-            says = f"garbage collector: {length(span.event.took_ns)}"
+            says = f"garbage collector: {duration_ns(span.event.took_ns)}"
             shapes.append(pictures.box("collected", WIDTH * self._x(span.event.at_ns), 55, width, 45, says))
         for name, at_ns in self.marks:
             shapes.append(pictures.box("marked", WIDTH * self._x(at_ns) - 1, 0, 2, HEIGHT, name))
@@ -155,11 +156,3 @@ class OverTime:
         shapes = [pictures.area("in", self.bytes_in, most), pictures.area("out", self.bytes_out, most)]
         lane = self._strip("bytes per second", shapes, f"0 to {size(most)}")
         return f'<div class="time">{lane}{pictures.axis_of_time(self._lasted / 1e9)}</div>'
-
-
-def size(number: float) -> str:
-    """Return a number of bytes for people."""
-    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if number >= factor:
-            return f"{number / factor:.1f} {unit}"
-    return f"{number:.0f} B"

@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from html import escape
 from pathlib import Path
 
+from whorl.formats.units import duration_ns, size
 from whorl.inspector.recordings import page_stalls, page_tables, pictures
-from whorl.inspector.recordings.over_time import OverTime, size
+from whorl.inspector.recordings.over_time import OverTime
 from whorl.inspector.recordings.recording import RecordedLoop, Recording
-from whorl.inspector.recordings.summary import BLOCKED_NS, BUSY, Summary, length
+from whorl.inspector.recordings.summary import BLOCKED_NS, BUSY, Summary
 from whorl.inspector.recordings.timeline import Timeline, program
 from whorl.inspector.recordings.trace import utc
 from whorl.inspector.tables.wording import shown
@@ -75,7 +76,7 @@ def _head(recording: Recording, timeline: Timeline, summary: Summary, state: str
         f"process {recording.pid}",
         f"Whorl {escape(shown(recording.whorl))}" if recording.whorl else "",
         f"Python {escape(shown(recording.python))}" if recording.python else "",
-        f"{utc(recording.clock_ns + timeline.begin_ns)}, {length(lasted)}",
+        f"{utc(recording.clock_ns + timeline.begin_ns)}, {duration_ns(lasted)}",
         escape(state),
     ]
     yield f"<header><h1>{escape(program(recording))}</h1>"
@@ -95,11 +96,11 @@ def _tiles(summary: Summary) -> Iterator[str]:
     longest = max([*blocked, *(span.event.took_ns for span in summary.longest)], default=0)
     yield _tile("stalls", str(len(blocked)), "bad" if blocked else "")
     if longest:
-        yield _tile("longest callback", length(longest), "bad" if longest >= BLOCKED_NS else "")
+        yield _tile("longest callback", duration_ns(longest), "bad" if longest >= BLOCKED_NS else "")
     away = [loop.histograms.away for loop in summary.loops if loop.histograms.away.count]
     if away:
         worst = max(histogram.percentile(99) or 0 for histogram in away)
-        yield _tile("away, p99", length(worst), "bad" if worst >= BLOCKED_NS else "")
+        yield _tile("away, p99", duration_ns(worst), "bad" if worst >= BLOCKED_NS else "")
     yield _tile("tasks made", f"{summary.sum_of('tasks_made'):,}")
     moved = sum(loop.counters["bytes_in"] + loop.counters["bytes_out"] for loop in summary.loops)
     if moved:
@@ -149,7 +150,7 @@ def _histograms_of(loop: RecordedLoop, is_one_of_many: bool) -> Iterator[str]:
         if found.count and found.max:
             which = f", loop {loop.number}" if is_one_of_many else ""
             marks = "".join(
-                f"<span>{name} <b>{length(ns)}</b></span>" for name, ns in pictures.marks(found).items()
+                f"<span>{name} <b>{duration_ns(ns)}</b></span>" for name, ns in pictures.marks(found).items()
             )
             yield (
                 f'<div class="card"><h3>{title}{which} <small>{found.count:,}</small></h3>'

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from html import escape
 
+from whorl.formats.units import count, duration_ns
 from whorl.inspector.recordings import pictures
 from whorl.inspector.recordings.stall import Line, RecordedStall, Stack
-from whorl.inspector.recordings.summary import ADVICE, Summary, length
+from whorl.inspector.recordings.summary import ADVICE, Summary
 from whorl.inspector.recordings.timeline import Timeline
-from whorl.inspector.tables.wording import count
 
 #: How many calls are shown of a stack in which the call of the loop is not found.
 MOST_LINES = 12
@@ -39,16 +39,20 @@ def _stall(stall: RecordedStall, others: list[RecordedStall], timeline: Timeline
         for one in sorted([stall, *others], key=lambda one: one.number)
     )
     task = f' <span class="weak">in {escape(stall.task)}</span>' if stall.task else ""
-    took = length(stall.length_ns) + ("" if stall.ended else ", not ended")
+    took = duration_ns(stall.length_ns) + ("" if stall.ended else ", not ended")
     parts = [(CLASSES[words], words, part) for words, part in stall.shares.items()]
     legend = "".join(
-        f'<span><i class="{kind}"></i>{words} {length(part)}</span>' for kind, words, part in parts if part
+        f'<span><i class="{kind}"></i>{words} {duration_ns(part)}</span>'
+        for kind, words, part in parts
+        if part
     )
     if stall.collected_ns:
-        legend += f'<span><i class="gc"></i>of that, in the collector {length(stall.collected_ns)}</span>'
-    when = length(max(0, stall.began_ns - timeline.begin_ns))
+        legend += (
+            f'<span><i class="gc"></i>of that, in the collector {duration_ns(stall.collected_ns)}</span>'
+        )
+    when = duration_ns(max(0, stall.began_ns - timeline.begin_ns))
     why = stall.why[:1].upper() + stall.why[1:]
-    also = ", ".join(length(one.length_ns) for one in others[:8]) + (" …" if len(others) > 8 else "")
+    also = ", ".join(duration_ns(one.length_ns) for one in others[:8]) + (" …" if len(others) > 8 else "")
     again = (
         f' <span class="weak">It happened {count(len(others), "more time")}: {also}.</span>' if others else ""
     )
@@ -96,4 +100,4 @@ def _line(line: Line) -> str:
 
 def _stack_title(stack: Stack) -> str:
     late = ", when the lock was free again" if stack.late else ""
-    return f"after {length(stack.after_ns)}{late}"
+    return f"after {duration_ns(stack.after_ns)}{late}"

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from html import escape
 
 from whorl.core.recording import layout
+from whorl.formats.units import duration_ns
 from whorl.inspector.recordings import pictures
-from whorl.inspector.recordings.summary import Summary, Total, length
+from whorl.inspector.recordings.summary import Summary, Total
 
 MOST_CALLS = 40
 
@@ -17,9 +18,9 @@ def calls(summary: Summary) -> Iterator[str]:
     found = summary.busiest_calls()
     yield "<h2>Callbacks and coroutines</h2>"
     if not found:
-        yield f'<p class="weak">None took longer than {length(layout.SHORTEST_RECORDED_NS)}.</p>'
+        yield f'<p class="weak">None took longer than {duration_ns(layout.SHORTEST_RECORDED_NS)}.</p>'
         return
-    short = length(layout.SHORTEST_RECORDED_NS)
+    short = duration_ns(layout.SHORTEST_RECORDED_NS)
     yield f'<p class="weak">Of a coroutine, each step counts. Shorter ones than {short} may be left out.</p>'
     yield _table(found[:MOST_CALLS], ("name", "kind"))
     if len(found) > MOST_CALLS:
@@ -61,7 +62,7 @@ def _table(totals: list[Total], names: tuple[str, str]) -> str:
             [pictures.box("busy", 0, 0, 960 * total.total_ns / most, 100)], "share of the most"
         )
         times = ((total.total_ns, ""), (total.longest_ns, ""), (mean, ' class="less"'))
-        cells = "".join(f'<td data-value="{ns}"{kind_}>{length(ns)}</td>' for ns, kind_ in times)
+        cells = "".join(f'<td data-value="{ns}"{kind_}>{duration_ns(ns)}</td>' for ns, kind_ in times)
         rows.append(
             f'<tr><td class="name" data-value="{name}">{name}</td>'
             f'<td class="text" data-value="{kind}">{kind}</td><td class="part">{part}</td>{cells}'

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from whorl.core.metrics import Histogram
-from whorl.inspector.recordings.summary import length
+from whorl.formats.units import duration_ns
 
 #: The size of the drawing, which the page stretches.
 WIDTH, HEIGHT = 960, 100
@@ -92,15 +92,16 @@ def histogram(found: Histogram, name: str) -> str:
     for bar, count in sorted(bars.items()):
         height = 92 * math.log1p(count) / tallest
         begin = least * 10 ** (bar / BARS_IN_DECADE)
-        says = f"{count:,} of about {length(begin)}"
+        says = f"{count:,} of about {duration_ns(begin)}"
         shapes.append(box("bar", bar * width + 0.5, HEIGHT - height, width - 1, height, says))
     for kind, value in marks(found).items():
         x = WIDTH * on_log_axis(value, least, most)
         shapes.append(
-            f'<path class="mark {kind}" d="M{x:.1f} 0V{HEIGHT}"><title>{kind}: {length(value)}</title></path>'
+            f'<path class="mark {kind}" d="M{x:.1f} 0V{HEIGHT}">'
+            f"<title>{kind}: {duration_ns(value)}</title></path>"
         )
     ticks = decades(least, most)
-    labels = [label(on_log_axis(tick, least, most), length(tick)) for tick in ticks]
+    labels = [label(on_log_axis(tick, least, most), duration_ns(tick)) for tick in ticks]
     return f'{drawing(shapes, name, "hist")}<div class="axis">{"".join(labels)}</div>'
 
 
@@ -124,6 +125,6 @@ def shares(parts: Iterable[tuple[str, str, int]], whole: int) -> str:
     for kind, words, part in parts:
         width = WIDTH * part / whole if whole > 0 else 0
         if width > 0:
-            shapes.append(box(kind, x, 0, width, HEIGHT, f"{words}: {length(part)}"))
+            shapes.append(box(kind, x, 0, width, HEIGHT, f"{words}: {duration_ns(part)}"))
         x += width
     return drawing(shapes, "shares of time", "shares")

@@ -7,16 +7,8 @@ from typing import Any, NamedTuple
 from whorl.inspector.recordings.doing import all_stalls
 from whorl.inspector.recordings.recording import Recording
 from whorl.inspector.tables.wording import shown
+from whorl.inspector.watching.stalls import REASONS
 
-REASONS = {
-    "collector": "Python's garbage collector ran",
-    "starved": "other programs had the processor",
-    "many callbacks": "many callbacks ran in one iteration, none of them for so long alone",
-    "gil held": "C code held the interpreter's lock",
-    "asleep": "the thread was blocked",
-    "running": "the code was running",
-    "unknown": "the system does not tell why",
-}
 #: The shares of a stall's time, by the names of their fields.
 SHARES = {"running_ns": "running", "asleep_ns": "asleep", "starved_ns": "waiting for a processor"}
 
@@ -52,6 +44,7 @@ class RecordedStall(NamedTuple):
     ended: bool
     call: str
     place: str  #: the program's own innermost line inside of the call; empty if it is not known
+    in_handler: bool
     task: str
     reason: str
     where: str  #: the system call, and its file
@@ -79,7 +72,7 @@ class RecordedStall(NamedTuple):
         name = self.place or self.call or "a callback"
         if self.callers:
             return f"{f'{self.callbacks:,}' if self.callbacks else 'many'} callbacks, most of all {name}"
-        return name
+        return f"{name} in a signal handler" if self.in_handler else name
 
     @property
     def end_ns(self) -> int:
@@ -95,10 +88,11 @@ class RecordedStall(NamedTuple):
 
 def stalls_of(recording: Recording) -> list[RecordedStall]:
     """Return the stalls of a recording, oldest first."""
-    return [_stall(plain) for plain in all_stalls(recording)]
+    return [stall_of(plain) for plain in all_stalls(recording)]
 
 
-def _stall(plain: dict[str, Any]) -> RecordedStall:
+def stall_of(plain: dict[str, Any]) -> RecordedStall:
+    """Return a stall that JSON has told of. It is another process's, so nothing is taken for granted."""
     reason = plain.get("reason")
     return RecordedStall(
         number=_number(plain.get("number")),
@@ -107,7 +101,8 @@ def _stall(plain: dict[str, Any]) -> RecordedStall:
         ended=plain.get("ended") is not False,
         call=_text(plain.get("call")),
         place=_text(plain.get("place")),
-        task=_text(plain.get("task")),
+        in_handler=plain.get("handler") is True,
+        task="" if plain.get("handler") is True else _text(plain.get("task")),
         reason=reason if isinstance(reason, str) and reason in REASONS else "unknown",
         where=" of ".join(text for name in ("syscall", "file") if (text := _text(plain.get(name)))),
         shares={word: _number(plain[name]) for name, word in SHARES.items() if type(plain.get(name)) is int},

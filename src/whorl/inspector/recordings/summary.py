@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from whorl.core.recording import layout
+from whorl.formats.units import count, duration_ns
 from whorl.inspector.recordings.doing import doing
 from whorl.inspector.recordings.stall import stalls_of
 from whorl.inspector.recordings.timeline import Span, Timeline
-from whorl.inspector.tables.wording import count
 
 if TYPE_CHECKING:
     from whorl.inspector.recordings.recording import RecordedLoop
@@ -171,7 +171,7 @@ class Summary:
                 which = f"Loop {number}" if len(self.loops) > 1 else "The loop"
                 yield (
                     "bad",
-                    f"{which} had been in {where} for {length(took)} at the end, and answered nobody.",
+                    f"{which} had been in {where} for {duration_ns(took)} at the end, and answered nobody.",
                 )
 
     def _blocked(self) -> Iterator[tuple[str, str]]:
@@ -207,7 +207,7 @@ class Summary:
         text = f"The loop waited for a processor that other programs had: {times}, that alone made it late."
         if unseen:
             worst = max(unseen, key=lambda span: span.event.took_ns)
-            text += f" By the clock, {self._words_for(worst)} took {length(worst.event.took_ns)}."
+            text += f" By the clock, {self._words_for(worst)} took {duration_ns(worst.event.took_ns)}."
         return f"{text} {ADVICE['starved']}."
 
     def _words_for(self, span: Span) -> str:
@@ -216,23 +216,27 @@ class Summary:
         return self.timeline.call(span.event)
 
     def _not_blocked(self) -> Iterator[tuple[str, str]]:
-        turn = "" if self.longest_turn is None else length(self.longest_turn.event.took_ns)
+        turn = "" if self.longest_turn is None else duration_ns(self.longest_turn.event.took_ns)
         turn = f", and the longest iteration {turn}" if turn else ""
         if self.longest:
             event = self.longest[0].event
-            name, took = self.timeline.call(event), length(event.took_ns)
+            name, took = self.timeline.call(event), duration_ns(event.took_ns)
             yield "good", f"Nothing blocked the loop: the longest callback took {took}, in {name}{turn}."
         elif not list(self.running()):
-            shortest = length(layout.SHORTEST_RECORDED_NS)
+            shortest = duration_ns(layout.SHORTEST_RECORDED_NS)
             yield "good", f"Nothing blocked the loop: no callback took longer than {shortest}{turn}."
 
     def _blocked_by(self, calls: list[tuple[str, int]]) -> str:
         times = "once" if len(calls) == 1 else f"{len(calls)} times"
-        over = f" for more than {length(BLOCKED_NS)}" if min(took for _, took in calls) >= BLOCKED_NS else ""
+        over = (
+            f" for more than {duration_ns(BLOCKED_NS)}"
+            if min(took for _, took in calls) >= BLOCKED_NS
+            else ""
+        )
         name, longest = max(calls, key=lambda call: call[1])
         if len(calls) == 1:
-            return f"The loop was blocked once, for {length(longest)}, in {name}."
-        return f"The loop was blocked {times}{over}, longest for {length(longest)} in {name}."
+            return f"The loop was blocked once, for {duration_ns(longest)}, in {name}."
+        return f"The loop was blocked {times}{over}, longest for {duration_ns(longest)} in {name}."
 
     def _busy(self) -> Iterator[tuple[str, str]]:
         share = self.utilization
@@ -244,7 +248,7 @@ class Summary:
         late = [loop.histograms.late for loop in self.loops]
         worst = max((histogram.percentile(99) or 0 for histogram in late), default=0)
         if worst >= LATE_NS:
-            yield "warn", f"One timer in a hundred was late by {length(worst)} or more."
+            yield "warn", f"One timer in a hundred was late by {duration_ns(worst)} or more."
 
     def _collector(self) -> Iterator[tuple[str, str]]:
         lasted = self.timeline.end_ns - self.timeline.begin_ns
@@ -257,17 +261,3 @@ class Summary:
 
 def _overlap(span: Span, stall: RecordedStall) -> bool:
     return span.event.at_ns < stall.end_ns and stall.began_ns < span.end_ns
-
-
-def length(duration_ns: float) -> str:
-    """Return a duration for people, with two or three digits."""
-    for unit, factor in (("µs", 1e3), ("ms", 1e6)):
-        number = duration_ns / factor
-        if number < 999.5:
-            return f"{number:.{0 if number >= 10 else 1}f}".removesuffix(".0") + f" {unit}"
-    seconds = duration_ns / 1e9
-    if seconds < 60:
-        return f"{seconds:.{1 if seconds >= 9.95 else 2}f}".removesuffix(".00").removesuffix(".0") + " s"
-    if seconds < 3600:
-        return f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
-    return f"{seconds // 3600:.0f} h {seconds % 3600 // 60:.0f} min"

@@ -17,10 +17,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from whorl.core.loop.loop import Loop
+from whorl.formats.units import count
 from whorl.inspector.tables import waits
 from whorl.inspector.tables.own_frames import package_of
 from whorl.inspector.tables.waits import ATTEMPTS, Tables, TaskWait, chain_of, is_library
-from whorl.inspector.tables.wording import count, due_text, field, function_name, shown, task_name
+from whorl.inspector.tables.wording import due_text, field, function_name, shown, task_name
 
 #: How long another thread works on a table before it lets the loop run, in seconds, and for how long.
 PIECE = 0.0002
@@ -310,8 +311,8 @@ def tree(loop: Any) -> str:
     return tree_of(tasks(loop))
 
 
-def tree_of(found: list[TaskFigures], width: int | None = None) -> str:
-    """Return a table of tasks as a tree; lines longer than `width` are cut."""
+def tree_of(found: list[TaskFigures]) -> str:
+    """Return a table of tasks as a tree."""
     lines = [summary(found)]
     found = list({figures.id: figures for figures in found}.values())  # Another process may repeat them.
     children: dict[int | None, list[TaskFigures]] = collections.defaultdict(list)
@@ -332,7 +333,7 @@ def tree_of(found: list[TaskFigures], width: int | None = None) -> str:
         for figures in group[:SHOWN_ALIKE]:
             lines += _branch(figures, children, "", "")
         lines += _folded(group, "")
-    return "\n".join(line if width is None else cut(line, width) for line in lines)
+    return "\n".join(lines)
 
 
 def _cycle_line(names: list[str]) -> str:
@@ -431,8 +432,3 @@ def short_path(path: str) -> str:
     """Return the last two parts of a path."""
     parts = path.split("/")
     return "/".join(parts[-2:]) if len(parts) > 3 else path
-
-
-def cut(line: str, width: int) -> str:
-    """Return a line of at most `width` characters."""
-    return line if len(line) <= width else line[: max(width - 1, 0)] + "…"

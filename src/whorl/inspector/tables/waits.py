@@ -32,13 +32,12 @@ from whorl.aio.streams import reader_writer
 from whorl.aio.threads.executor_job import ExecutorJob, unfinished_jobs
 from whorl.aio.threads.future_chain import ChainedFuture
 from whorl.core.kernel.kernel import Kernel
+from whorl.formats.units import count, duration
 from whorl.handles.fs.request import FsRequest
 from whorl.inspector.tables.handles import describe, describe_descriptor, is_transport
 from whorl.inspector.tables.wording import (
     address,
-    count,
     due_text,
-    duration,
     field,
     function_name,
     identity,

@@ -1,4 +1,4 @@
-"""Texts that the inspector shows: names cut and escaped, addresses, durations, types in place of values.
+"""Texts that the inspector shows: names cut and escaped, addresses, types in place of values.
 
 A name may come from a peer, and must not drive a terminal. No code of the program runs here: no `repr`, no
 `str`, no property of the program's classes.
@@ -10,6 +10,8 @@ import asyncio
 import functools
 import types
 from typing import Any
+
+from whorl.formats.units import count, duration
 
 #: The longest name that is shown, in bytes; a program may give a task a name of any length.
 LONGEST = 256
@@ -82,27 +84,9 @@ def address(name: object) -> str | None:
     return None
 
 
-def duration(seconds: float) -> str:
-    """Return a duration for people."""
-    if seconds < 0.0995:
-        return f"{seconds * 1000:.1f} ms"
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    if seconds < 3600:
-        return f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
-    if seconds < 48 * 3600:
-        return f"{seconds // 3600:.0f} h {seconds % 3600 // 60:.0f} min"
-    return f"{seconds / 86400:.0f} days"
-
-
 def due_text(seconds: float, begin: str = "due in") -> str:
     """Return when something is due, or for how long it has been."""
     return f"{begin} {duration(seconds)}" if seconds >= 0 else f"overdue by {duration(-seconds)}"
-
-
-def count(number: int, what: str) -> str:
-    """Return a number with what is counted."""
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def field(thing: object, name: str) -> Any:

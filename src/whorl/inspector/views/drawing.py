@@ -6,16 +6,17 @@ styles stand as well.
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from whorl.inspector.tables.wording import count, duration, starved
+from whorl.formats.cells import columns_of, cut, left, right
+from whorl.formats.units import count, duration, number, size
+from whorl.inspector.tables.wording import starved
 from whorl.inspector.views.pictures import LoopPicture, ProcessPicture, Times
 
 BUSY = 0.9  # the utilization from which a bar is shown as one of a loop that has no time left
 WARM = 0.6
-LEAST_WIDTH = 66
+LEAST_WIDTH = 69
 MOST_ENDED = 3  # processes that have ended are shown beside those that go on
 BLOCKS = " ▏▎▍▌▋▊▉█"
 SPARKS = "▁▂▃▄▅▆▇█"
@@ -45,50 +46,9 @@ def line(*pieces: str | Piece, key: tuple[int, int] | None = None) -> Line:
     return Line(tuple(piece if isinstance(piece, Piece) else Piece(piece) for piece in pieces), key)
 
 
-# Numbers for people.
-
-
-def number(value: float) -> str:
-    """Return a number in at most six columns."""
-    for unit, factor in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if value >= factor * 0.9995:
-            return f"{value / factor:.{_digits(value / factor)}f} {unit}"
-    return f"{value:.0f}" if value >= 9.95 or value == int(value) else f"{value:.1f}"
-
-
-def size(value: float) -> str:
-    """Return a number of bytes in at most seven columns."""
-    text = number(value)
-    return f"{text}B" if text[-1].isalpha() else f"{text} B"
-
-
-def short(seconds: float | None) -> str:
-    """Return a duration in at most seven columns."""
-    if seconds is None:
-        return "-"
-    if seconds >= 9999.5:
-        return f"{seconds / 3600:.0f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.0f} d"
-    if seconds >= 99.95:
-        return f"{seconds:.0f} s"
-    for unit, factor in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if seconds >= factor * 0.9995:
-            return f"{seconds / factor:.{_digits(seconds / factor)}f} {unit}"
-    return f"{seconds * 1e9:.0f} ns" if seconds else "0"
-
-
-def _digits(value: float) -> int:
-    return 1 if value < 9.95 else 0
-
-
 def ago(seconds: float) -> str:
     """Return how long ago something was."""
-    if seconds < 1:
-        return "now"
-    if seconds < 60:
-        return f"{seconds:.0f} s ago"
-    if seconds < 3600:
-        return f"{seconds // 60:.0f} min ago"
-    return f"{duration(seconds)} ago"
+    return "now" if seconds < 1 else f"{duration(seconds)} ago"
 
 
 def bar(share: float, columns: int) -> tuple[Piece, Piece]:
@@ -104,41 +64,6 @@ def sparks(shares: Sequence[float], columns: int) -> Piece:
     """Return the last shares as a curve."""
     last = list(shares)[-columns:]
     return Piece("".join(SPARKS[min(7, max(0, int(share * 8)))] for share in last), "good")
-
-
-def columns_of(text: str) -> int:
-    """Return how many columns of a terminal a text takes."""
-    if text.isascii():
-        return len(text)
-    return sum(
-        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
-        for char in text
-    )
-
-
-def cut(text: str, columns: int) -> str:
-    """Return a text that takes at most so many columns."""
-    if columns_of(text) <= columns:
-        return text
-    kept = ""
-    taken = 1  # for the mark that something is left out
-    for char in text:
-        taken += columns_of(char)
-        if taken > columns:
-            break
-        kept += char
-    return kept + "…" if columns > 0 else ""
-
-
-def left(text: str, columns: int) -> str:
-    """Return a text in exactly so many columns."""
-    text = cut(text, columns)
-    return text + " " * (columns - columns_of(text))
-
-
-def right(text: str, columns: int) -> str:
-    """Return a text at the end of so many columns."""
-    return " " * (columns - columns_of(text)) + text
 
 
 def clipped(lines: Sequence[Line], width: int) -> list[Line]:
@@ -202,12 +127,12 @@ def overview(pictures: Sequence[ProcessPicture], width: int, most_ended: int | N
             line("or let whorl attach PID begin in one that runs (Python 3.14 and newer)."),
         ]
     filled = max(6, min(20, (width - 59) // 2))
-    program = width - 51 - filled
+    program = width - 54 - filled
     heads = f"{'PID':>7} {left('PROGRAM', program)} LOOP {left('BUSY', filled + 5)}"
     found = [
         line(
             Piece(
-                f"{heads} {'CALLS/S':>7} {'IN/S':>7} {'OUT/S':>7} {'AWAY':>7}",
+                f"{heads} {'CALLS/S':>7} {'IN/S':>7} {'OUT/S':>7} {'AWAY':>10}",
                 "head",
             )
         )
@@ -259,8 +184,8 @@ def _busy(loop: LoopPicture, columns: int) -> tuple[Piece, ...]:
 
 
 def _rates(loop: LoopPicture) -> str:
-    sizes = (size(loop.bytes_in), size(loop.bytes_out), short(loop.away.recent.max))
-    return f" {number(loop.callbacks):>7} " + " ".join(right(text, 7) for text in sizes)
+    moved = f"{right(size(loop.bytes_in), 7)} {right(size(loop.bytes_out), 7)}"
+    return f" {number(loop.callbacks):>7} {moved} {right(duration(loop.away.recent.max), 10)}"
 
 
 def _end(process: ProcessPicture) -> str:
@@ -409,7 +334,7 @@ def _row(width: int, *figures: tuple[str, str]) -> Line:
 
 
 def _times_table(loop: LoopPicture) -> list[Line]:
-    heads = f"{'p50':>8}{'p99':>8}{'max':>8}"
+    heads = f"{'p50':>11}{'p99':>11}{'max':>11}"
     spreads = (("away", loop.away), ("timers late", loop.timer_late), ("callbacks", loop.callback))
     if loop.state in ("died", "closed"):
         return [
@@ -417,7 +342,7 @@ def _times_table(loop: LoopPicture) -> list[Line]:
             *(line(f"{name:12}", *_three(spread.ever)) for name, spread in spreads),
         ]
     return [
-        line(Piece(f"{'':12}{'last ' + short(loop.over):^24}  {'since its beginning':^24}", "dim")),
+        line(Piece(f"{'':12}{'last ' + duration(loop.over):^33}  {'since its beginning':^33}", "dim")),
         line(Piece(f"{'':12}{heads}  {heads}", "head")),
         *(line(f"{name:12}", *_three(spread.recent), "  ", *_three(spread.ever)) for name, spread in spreads),
     ]
@@ -426,7 +351,7 @@ def _times_table(loop: LoopPicture) -> list[Line]:
 def _three(times: Times) -> list[Piece]:
     return [
         Piece(
-            right(short(seconds), 8),
+            right(duration(seconds), 11),
             "bad" if (seconds or 0) >= 0.1 else "warn" if (seconds or 0) >= 0.02 else "",
         )
         for seconds in (times.p50, times.p99, times.max)
@@ -447,10 +372,10 @@ def _lists(process: ProcessPicture, width: int, room: int) -> list[Line]:
             lines.append(
                 line(
                     Piece(when, "alarm" if not stall.ended else "dim"),
-                    " " * (11 - len(when)),
-                    Piece(right(short(stall.length), 7), "warn"),
+                    " " * (15 - len(when)),
+                    Piece(right(duration(stall.length), 10), "warn"),
                     " ",
-                    cut(stall.summary, width - 20),
+                    cut(stall.summary, width - 27),
                 )
             )
     if process.starved:
@@ -466,7 +391,7 @@ def _calls(process: ProcessPicture, width: int) -> list[Line]:
         return []
     half = (width - 2) // 2
     heads = (
-        left(f"longest calls, last {short(process.window)}", half),
+        left(f"longest calls, last {duration(process.window)}", half),
         cut("busiest coroutines", half),
     )
     lines = [line(Piece("  ".join(heads), "head"))]
@@ -474,11 +399,11 @@ def _calls(process: ProcessPicture, width: int) -> list[Line]:
         pieces = [Piece(" " * half)]
         if place < len(process.longest):
             long = process.longest[place]
-            when = ago(long.ago)
+            when, took = ago(long.ago), right(duration(long.seconds), 7)
             name = long.name + (f" ({long.task})" if long.task else "")
-            room = half - 8 - columns_of(when) - 1
+            room = half - columns_of(took) - columns_of(when) - 2
             pieces = [
-                Piece(right(short(long.seconds), 7), "bad" if long.seconds >= 0.1 else "warn"),
+                Piece(took, "bad" if long.seconds >= 0.1 else "warn"),
                 Piece(f" {left(name, room)} "),
                 Piece(when, "dim"),
             ]

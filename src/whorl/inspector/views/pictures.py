@@ -16,6 +16,7 @@ from whorl.core.recording import layout
 from whorl.inspector.asking.finding import Found
 from whorl.inspector.recordings.doing import lengthened
 from whorl.inspector.recordings.recording import NO_DESCRIPTOR, Event, RecordedLoop, Recording
+from whorl.inspector.recordings.stall import stall_of
 from whorl.inspector.tables.wording import shown
 from whorl.inspector.views.exported import FIELDS, LoopLook
 
@@ -26,14 +27,6 @@ WINDOW_NS = 10_000_000_000
 MOST_EVENTS = 20_000
 #: How many of the longest and of the busiest are kept.
 MOST_SHOWN = 10
-_REASONS = {
-    "collector": "Python's garbage collector",
-    "starved": "other programs had the processor",
-    "many callbacks": "many callbacks in one iteration",
-    "gil held": "C code that held the interpreter's lock",
-    "asleep": "blocked",
-    "running": "running",
-}
 
 
 @dataclass(frozen=True)
@@ -335,47 +328,19 @@ def _state(now: Reading, loop: RecordedLoop, call: Call | None) -> str:
     return "asleep" if loop.fields["sleep_began_ns"] else "running"
 
 
-def _stall_line(stall: dict[str, Any], now_ns: int, is_living: bool) -> StallLine:
-    """Return a stall in one line. The file is another process's, so nothing in it is taken for granted."""
-    if is_living:
-        stall = lengthened(stall, now_ns)
-    lines = [shown(line) for line in str(stall.get("text", "")).split("\n")[:100]]
-    began, length = _number(stall, "began_ns"), _number(stall, "length_ns")
-    has_ended = bool(stall.get("ended", True))
+def _stall_line(plain: dict[str, Any], now_ns: int, is_living: bool) -> StallLine:
+    """Return a stall in one line: the call, and its task unless that says the same."""
+    stall = stall_of(lengthened(plain, now_ns) if is_living else plain)
+    lines = [shown(line) for line in str(plain.get("text", "")).split("\n")[:100]]
+    name = stall.name + (f" in {stall.task}" if stall.task else "")
     return StallLine(
-        number=_number(stall, "number"),
-        ago=max(0, now_ns - began) / 1e9,
-        length=length / 1e9,
-        ended=has_ended,
-        summary=f"{_whose(stall)}: {_why(stall)}",
+        number=stall.number,
+        ago=max(0, now_ns - stall.began_ns) / 1e9,
+        length=stall.length_ns / 1e9,
+        ended=stall.ended,
+        summary=f"{stall.task if f'({stall.name})' in stall.task else name}: {stall.why}",
         text="\n".join(lines),
     )
-
-
-def _whose(stall: dict[str, Any]) -> str:
-    """Return the line or the call that stalled, and its task unless that says the same."""
-    call = shown(stall.get("place") or stall.get("call") or "a callback")
-    if stall.get("handler") is True:
-        return f"{call} in a signal handler"
-    if not stall.get("task"):
-        return call
-    task = shown(stall["task"])
-    return task if f"({call})" in task else f"{call} in {task}"
-
-
-def _why(stall: dict[str, Any]) -> str:
-    """Return in a few words what the thread did during a stall."""
-    reason = str(stall.get("reason", ""))
-    words = _REASONS.get(reason, "")
-    if reason == "asleep" and stall.get("syscall"):
-        words += f" in {shown(stall['syscall'])}"
-        words += f" of {shown(stall['file'])}" if stall.get("file") else ""
-    return words or "not known why"
-
-
-def _number(stall: dict[str, Any], name: str) -> int:
-    number = stall.get(name, 0)
-    return number if type(number) is int else 0
 
 
 class _Events:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from whorl.inspector.tables.wording import count
+from whorl.formats.units import count
 from whorl.inspector.watching.stalls import Stall
 from whorl.inspector.watching.watched import LongTurn, WatchedLoop
 

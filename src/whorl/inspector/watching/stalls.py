@@ -5,11 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from whorl.formats.units import duration_ns
 from whorl.inspector.tables.own_frames import Frame as Frame
 from whorl.inspector.tables.own_frames import folded, is_of_loop, place_in
 from whorl.inspector.watching.text import shown
 
 MOST_SHOWN = 12  # frames of a stack, in a log
+#: Why a loop stalled, in words.
+REASONS = {
+    "collector": "Python's garbage collector ran",
+    "many callbacks": "none took so long alone",
+    "gil held": "C code held the interpreter's lock",
+    "starved": "other programs had the processor",
+    "asleep": "the thread was blocked",
+    "running": "it was running",
+    "unknown": "the system does not tell why",
+}
 
 
 class Stack(NamedTuple):
@@ -110,23 +121,17 @@ class Stall:
             most = f", most of all {what}," if self.callers else ""
             what = f"{number} callbacks of one iteration{most}"
         verb = "blocked" if self.ended else "has blocked"
-        return f"{what} {verb} the loop for {duration_of(self.length_ns)}: {self.why()}"
+        return f"{what} {verb} the loop for {duration_ns(self.length_ns)}: {self.why()}"
 
     def why(self) -> str:
         """Return in words what the thread did, and the shares."""
-        words = {
-            "collector": "Python's garbage collector ran",
-            "many callbacks": f"none took so long alone: {self.shares_of_callers()}",
-            "gil held": "C code held the interpreter's lock",
-            "starved": "other programs had the processor",
-            "asleep": "the thread was blocked",
-            "running": "it was running",
-            "unknown": "the system does not tell why",
-        }[self.reason]
+        words = REASONS[self.reason]
+        if self.callers:
+            words += f": {self.shares_of_callers()}"
         if self.reason == "asleep" and self.syscall is not None:
             words += f" in {self.syscall}" + (f" of {self.file}" if self.file else "")
         shares = [
-            f"{name} {duration_of(share)}"
+            f"{name} {duration_ns(share)}"
             for name, share in (
                 ("running", self.running_ns),
                 ("asleep", self.asleep_ns),
@@ -153,7 +158,7 @@ class Stall:
             self.stacks[0] if self.stacks else None
         )
         if stack is not None:
-            when = f"after {duration_of(stack.after_ns)}"
+            when = f"after {duration_ns(stack.after_ns)}"
             lines.append(f"Stack {when}, when the lock was free again:" if stack.late else f"Stack {when}:")
             for frame in folded(self._frames_of_call(stack), MOST_SHOWN, self.call):
                 if not frame.file:
@@ -163,8 +168,3 @@ class Stall:
                 if frame.source:
                     lines.append(f"    {shown(frame.source)}")
         return "\n".join(lines)
-
-
-def duration_of(duration_ns: int) -> str:
-    """Return a duration in words."""
-    return f"{duration_ns / 1e6:.0f} ms" if duration_ns < 10_000_000_000 else f"{duration_ns / 1e9:.1f} s"

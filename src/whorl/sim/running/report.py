@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from whorl.formats.units import count
 from whorl.sim.running.result import SimulationFailed
 from whorl.sim.running.shrink import Failure
 from whorl.sim.running.verify import Difference
@@ -129,30 +130,26 @@ def target_of(main: Any) -> str | None:
     return f"{file if relative.startswith('..') else relative}::{name}"
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
 def _lines(report: Report) -> list[str]:
     rate = f" in {report.elapsed_s:.1f} s" if report.elapsed_s >= 0.05 else ""
-    lines = [f"{_count(report.seeds, 'run')}{_from_to(report)}{rate}: {_verdict(report)}"]
+    lines = [f"{count(report.seeds, 'run')}{_from_to(report)}{rate}: {_verdict(report)}"]
     if report.schedules is not None:
-        lines.append(f"complete: {_count(report.schedules, 'schedule')}")
+        lines.append(f"complete: {count(report.schedules, 'schedule')}")
     elif report.stopped:
         lines.append(f"stopped: {report.stopped}")
     for key, seeds in report.found.items():
         shown = ", ".join(map(str, seeds[:5])) + (", ..." if len(seeds) > 5 else "")
-        lines.append(f"  {_count(len(seeds), 'seed')} ({shown}): {report.texts[key]}")
+        lines.append(f"  {count(len(seeds), 'seed')} ({shown}): {report.texts[key]}")
     lines += [str(difference) for difference in report.differences]
     if (first := report.first) is not None:
         lines += ["", *_failure_lines(report, first)]
     if report.never_reached:
         lines.append(f"No seed reached: {', '.join(report.never_reached)}")
     if report.reached:
-        shown = ", ".join(f"{name} in {count}" for name, count in sorted(report.reached.items()))
+        shown = ", ".join(f"{name} in {seeds}" for name, seeds in sorted(report.reached.items()))
         lines.append(f"Reached, by number of seeds: {shown}")
-    for text, count in report.remarks.most_common(5):
-        lines.append(f"Remark, of {_count(count, 'run')}: {text}")
+    for text, runs in report.remarks.most_common(5):
+        lines.append(f"Remark, of {count(runs, 'run')}: {text}")
     return lines
 
 
@@ -166,7 +163,7 @@ def _from_to(report: Report) -> str:
 
 def _verdict(report: Report) -> str:
     if report.found:
-        return _count(len(report.found), "finding")
+        return count(len(report.found), "finding")
     return "not deterministic" if report.differences else "no finding"
 
 
@@ -177,8 +174,8 @@ def _failure_lines(report: Report, failure: Failure) -> list[str]:
     is_always_late = finding.kind == "outoftime" and not failure.tape.decisions
     if failure is not original and not is_always_late:
         before, after = len(original.tape.decisions), len(failure.tape.decisions)
-        runs = _count(failure.runs, "run")
-        lines.append(f"Shrunk from {_count(before, 'decision')} to {after} in {runs}: {finding}")
+        runs = count(failure.runs, "run")
+        lines.append(f"Shrunk from {count(before, 'decision')} to {after} in {runs}: {finding}")
     if finding.exception is not None:
         lines += _traceback(finding.exception)
     words = in_words(failure.tape.decisions, failure.moments)
@@ -205,9 +202,9 @@ def _random_lines(failure: Failure, *, is_all: bool) -> list[str]:
     """Return what a report says about random numbers, which are the seed's and not decisions."""
     drawn = []
     if failure.random_words:
-        drawn.append(f"{_count(failure.random_words, 'word')} of 32 bits from `random`")
+        drawn.append(f"{count(failure.random_words, 'word')} of 32 bits from `random`")
     if failure.random_calls:
-        drawn.append(f"{_count(failure.random_calls, 'answer')} of os.urandom, uuid and others")
+        drawn.append(f"{count(failure.random_calls, 'answer')} of os.urandom, uuid and others")
     if not drawn:
         return []
     return [
