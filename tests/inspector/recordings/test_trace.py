@@ -14,7 +14,7 @@ from tests.inspector.recordings.made_recordings import MS, UGLY, Made, served
 from whorl.core.recording import layout
 from whorl.inspector.recordings import trace
 from whorl.inspector.recordings.recording import Recording
-from whorl.inspector.recordings.timeline import program
+from whorl.inspector.recordings.timeline import program, words_of_program
 
 Row = dict[str, Any]
 
@@ -118,6 +118,24 @@ def test_process_is_the_program_and_threads_are_loops() -> None:
 )
 def test_name_of_the_program_is_that_of_its_script(command: str, name: str) -> None:
     assert program(Made(command=command.replace(" ", "\0").encode()).recording()) == name
+
+
+@pytest.mark.parametrize(
+    ("command", "text"),
+    [
+        (["/usr/bin/python3", "-u", "/srv/app/service.py", "--port", "1"], "service.py --port 1"),
+        (["python", "-X", "dev", "-m", "uvicorn", "app:app"], "uvicorn app:app"),
+        (["python", "-c", "import x"], "python -c import x"),
+        (["python", "-c"], "python -c"),
+        (["python", "-c", "from multiprocessing.spawn import spawn_main"], "a worker of multiprocessing"),
+        (["/opt/bin/gunicorn"], "gunicorn"),
+        (["python", "-m", "whorl", "run", "-m", "service", "-x"], "service -x"),
+        (["python"], "python"),
+        ([], "a program"),
+    ],
+)
+def test_program_is_named_without_its_interpreter(command: list[str], text: str) -> None:
+    assert " ".join(words_of_program(command)) == text
 
 
 def test_turn_contains_its_sleep_and_its_steps() -> None:

@@ -95,22 +95,6 @@ def test_stalls_are_shown_with_their_stacks() -> None:
     assert "No stalls." in drawn(drawing.stalls(alone(Made()), 80))
 
 
-@pytest.mark.parametrize(
-    ("command", "text"),
-    [
-        (["/usr/bin/python3", "-u", "/srv/app/service.py", "--port", "1"], "service.py --port 1"),
-        (["python", "-X", "dev", "-m", "uvicorn", "app:app"], "uvicorn app:app"),
-        (["python", "-c", "import x"], "python -c import x"),
-        (["python", "-c"], "python -c"),
-        (["python", "-c", "from multiprocessing.spawn import spawn_main"], "a worker of multiprocessing"),
-        (["/opt/bin/gunicorn"], "gunicorn"),
-        ([], "python"),
-    ],
-)
-def test_program_is_named_without_its_interpreter(command: list[str], text: str) -> None:
-    assert drawing.program_of(command) == text
-
-
 def test_bar_is_filled_to_its_share() -> None:
     assert [piece.text for piece in drawing.bar(0.5, 4)] == ["██", "··"]
     assert [piece.text for piece in drawing.bar(2, 4)] == ["████", ""]

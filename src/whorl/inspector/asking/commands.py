@@ -13,7 +13,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -47,7 +47,7 @@ WIDEST = 80
 #: The extras that bring the libraries of a command.
 EXTRAS = {"prometheus_client": "prometheus", "textual": "top"}
 
-Rows = list[list[str]]
+Row = TypeVar("Row")
 
 
 def reporting(command: Callable[..., None]) -> Callable[..., None]:
@@ -106,34 +106,50 @@ def tasks(pid: int, as_tree: bool, as_json: bool, waiting_for: int | None, folde
         loops = [tasks_.arranged(rows) for rows in client.rows(pid, "tasks", TaskFigures, told)]
     if waiting_for is not None:
         loops = [[row for row in rows if row.waits_for and row.waits_for.fd == waiting_for] for rows in loops]
-    if as_json:
-        click.echo(json.dumps({"pid": pid, "loops": loops}, default=vars))
-        return
-    for number, found in enumerate(loops):
-        _headline(pid, number, len(loops), summary(found))
-        if as_tree:
-            click.echo("\n".join(_fitting(line) for line in tree_of(found).split("\n")[1:]))
-        elif found:
-            rows = [[row.name, row.coro, _place(row), *_times(row), _wait(row)] for row in found]
-            names = ["TASK", "COROUTINE", "AT", "BUSY", "STEPS", "LONGEST", "WAITS FOR"]
-            click.echo("\n" + table(names, rows, last=0.3))
-    if not loops:
-        click.echo(f"process {pid}: no loop has run yet")
+    _show(pid, as_json, loops, summary, _tree if as_tree else _tasks)
+
+
+def _tree(found: list[TaskFigures]) -> str:
+    return "\n".join(_fitting(line) for line in tree_of(found).split("\n")[2:])
+
+
+def _tasks(found: list[TaskFigures]) -> str:
+    names = ["TASK", "COROUTINE", "AT", "BUSY", "STEPS", "LONGEST", "WAITS FOR"]
+    rows = [[row.name, row.coro, _place(row), *_times(row), _wait(row)] for row in found]
+    return table(names, rows, last=0.3)
 
 
 def _show_folded(pid: int, as_json: bool) -> None:
     """Show how many tasks are alike. The process counts them, so that few rows are sent."""
     with counting("groups of tasks") as told:
         loops = client.rows(pid, "folded", AlikeTasks, told)
+
+    def headline(found: list[AlikeTasks]) -> str:
+        return f"{count(sum(row.count for row in found), 'task')} in {count(len(found), 'group')}"
+
+    def body(found: list[AlikeTasks]) -> str:
+        rows = [[f"{row.count:,}", row.coro, _place(row), row.text or f"({row.state})"] for row in found]
+        return table(["COUNT", "COROUTINE", "AT", "ONE WAITS FOR"], rows, last=0.3)
+
+    _show(pid, as_json, loops, headline, body)
+
+
+def _show(
+    pid: int,
+    as_json: bool,
+    loops: list[list[Row]],
+    headline: Callable[[list[Row]], str],
+    body: Callable[[list[Row]], str],
+) -> None:
+    """Show the rows of each loop: a line on all of them, and a table."""
     if as_json:
         click.echo(json.dumps({"pid": pid, "loops": loops}, default=vars))
         return
+    texts = []
     for number, found in enumerate(loops):
-        tasks_found = count(sum(row.count for row in found), "task")
-        _headline(pid, number, len(loops), f"{tasks_found} in {count(len(found), 'group')}")
-        names = ["COUNT", "COROUTINE", "AT", "ONE WAITS FOR"]
-        rows = [[f"{row.count:,}", row.coro, _place(row), row.text or f"({row.state})"] for row in found]
-        click.echo("\n" + table(names, rows, last=0.3))
+        which = f", loop {number + 1}" if len(loops) > 1 else ""
+        texts += [f"process {pid}{which}: {headline(found)}", *filter(None, [body(found)])]
+    click.echo("\n\n".join(texts) or f"process {pid}: no loop has run yet")
 
 
 @contextlib.contextmanager
@@ -154,10 +170,6 @@ def counting(what: str) -> Iterator[Callable[[int], None]]:
     finally:
         if text:
             click.echo(f"\r{' ' * (len(text) + 9)}\r", err=True, nl=False)
-
-
-def _headline(pid: int, number: int, of: int, text: str) -> None:
-    click.echo(("\n" if number else "") + f"process {pid}{f', loop {number + 1}' if of > 1 else ''}: {text}")
 
 
 def _place(row: TaskFigures | AlikeTasks) -> str:
@@ -183,19 +195,20 @@ def handles(pid: int, with_own: bool, as_json: bool) -> None:
     """Show the handles of a process: connections, servers, pipes, watched descriptors."""
     with counting("handles") as told:
         loops = [handles_.arranged(rows) for rows in client.rows(pid, "handles", HandleFigures, told)]
-    if as_json:
-        click.echo(json.dumps({"pid": pid, "loops": loops}, default=vars))
-        return
-    for number, rows in enumerate(loops):
-        found = [row for row in rows if with_own or not handles_.is_of_loop(row)]
-        left = len(rows) - len(found)
-        more = f"; --all shows {left} more, of the loop's own" if left else ""
-        _headline(pid, number, len(loops), count(len(found), "handle") + more)
-        if found:
-            names = ["FD", "KIND", "STATE", "UNSENT", "IN", "OUT", "OWNER", "ADDRESS"]
-            click.echo("\n" + table(names, [_handle(row) for row in found], last=0.2))
-    if not loops:
-        click.echo(f"process {pid}: no loop has run yet")
+
+    def chosen(rows: list[HandleFigures]) -> list[HandleFigures]:
+        return [row for row in rows if with_own or not handles_.is_of_loop(row)]
+
+    def headline(rows: list[HandleFigures]) -> str:
+        found = len(chosen(rows))
+        left = f"; --all shows {len(rows) - found} more, of the loop's own" if len(rows) > found else ""
+        return count(found, "handle") + left
+
+    def body(rows: list[HandleFigures]) -> str:
+        names = ["FD", "KIND", "STATE", "UNSENT", "IN", "OUT", "OWNER", "ADDRESS"]
+        return table(names, [_handle(row) for row in chosen(rows)], last=0.2)
+
+    _show(pid, as_json, loops, headline, body)
 
 
 def _handle(row: HandleFigures) -> list[str]:
@@ -227,14 +240,8 @@ def stalls(source: str, as_json: bool) -> None:
     if found.starved:
         click.echo(starved(found.starved))
     for stall in found.stalls:
-        click.echo(f"\n{shown_lines(str(stall.get('text', '')))}")
-
-
-def shown_lines(text: str) -> str:
-    """Return lines as a terminal may have them."""
-    return "\n".join(
-        line[: len(line) - len(line.lstrip(" "))] + shown(line.lstrip(" ")) for line in text.split("\n")
-    )
+        lines = str(stall.get("text", "")).split("\n")
+        click.echo("\n".join(["", *map(shown, lines)]))
 
 
 # Tables for terminals.
@@ -247,12 +254,14 @@ def width() -> int | None:
     return shutil.get_terminal_size().columns
 
 
-def table(names: list[str], rows: Rows, last: float = 0.5) -> str:
-    """Return rows under their names, without the columns that are empty in all rows.
+def table(names: list[str], rows: list[list[str]], last: float = 0.5) -> str:
+    """Return rows under their names, without the columns that are empty in all rows; nothing for none.
 
     The last column gets what is left of the terminal's width, and at least this share of it. Without a
     terminal nothing is cut.
     """
+    if not rows:
+        return ""
     used = [place for place in range(len(names)) if any(row[place] for row in rows)]
     lines = [[names[place] for place in used]] + [[row[place] for place in used] for row in rows]
     full = width()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from whorl.core.recording import layout
@@ -132,12 +132,27 @@ class Timeline:
 
 def program(recording: Recording) -> str:
     """Return the name of the program: the script or the module of its command line."""
-    words = recording.command[1:]
-    if words[:2] == ["-m", "whorl"] or (words and words[0].rpartition("/")[2] == "whorl"):
-        words = words[words.index("run") + 1 :] if "run" in words else words
-    while words and words[0].startswith("-"):
-        takes_value = words[0] in ("-X", "-W", "--inspect-threshold")
-        if words[0] == "-m" and len(words) > 1:
-            return shown(words[1])
-        words = words[2 if takes_value else 1 :]
-    return shown((words or recording.command or ["a program"])[0].rpartition("/")[2])
+    return shown(words_of_program(recording.command)[0])
+
+
+def words_of_program(command: Sequence[str]) -> list[str]:
+    """Return the words of a command line from the program on: without the interpreter, and `whorl run`."""
+    words = list(command)
+    if words and words[0].rpartition("/")[2].startswith("python"):
+        words = _without_options(words[1:])
+    if words and words[0].rpartition("/")[2] == "whorl" and "run" in words:
+        words = _without_options(words[words.index("run") + 1 :])
+    if words[:1] == ["-c"]:
+        is_worker = "".join(words[1:2]).startswith("from multiprocessing.")
+        return ["a worker of multiprocessing"] if is_worker else ["python", *words[:2]]
+    if not words:
+        return ["python" if command else "a program"]
+    return [words[0].rpartition("/")[2] or words[0], *words[1:]]
+
+
+def _without_options(words: list[str]) -> list[str]:
+    while words and words[0].startswith("-") and words[0] not in ("-c", "-"):
+        if words[0] == "-m":
+            return words[1:]
+        words = words[2 if words[0] in ("-X", "-W", "--inspect-threshold") else 1 :]
+    return words

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from whorl.formats.cells import columns_of, cut, left, right
 from whorl.formats.units import count, duration, number, size
+from whorl.inspector.recordings.timeline import words_of_program
 from whorl.inspector.tables.wording import starved
 from whorl.inspector.views.pictures import LoopPicture, ProcessPicture, Times
 
@@ -82,31 +83,9 @@ def clipped(lines: Sequence[Line], width: int) -> list[Line]:
 # Processes.
 
 
-def program_of(command: Sequence[str]) -> str:
-    """Return the words of a command line that name a program: without the interpreter and its options."""
-    words = list(command)
-    if words and words[0].rpartition("/")[2].startswith("python"):
-        words.pop(0)
-        while words and words[0].startswith("-") and words[0] not in ("-m", "-c", "-"):
-            words = words[2:] if words[0] in ("-W", "-X") else words[1:]
-        if words[:1] == ["-m"]:
-            words.pop(0)
-        elif words[:1] == ["-c"]:
-            return _program_of_code("".join(words[1:2]))
-    if not words:
-        return "python"
-    return " ".join([words[0].rpartition("/")[2] or words[0], *words[1:]])
-
-
-def _program_of_code(code: str) -> str:
-    """Return the name of a program that is the text of a command line."""
-    is_worker = code.startswith("from multiprocessing.")
-    return "a worker of multiprocessing" if is_worker else f"python -c {code}".rstrip()
-
-
 def _program_in(process: ProcessPicture) -> str:
     where = "" if process.namespace is None else f"[PID namespace {process.namespace}] "
-    return where + program_of(process.command)
+    return where + " ".join(words_of_program(process.command))
 
 
 def overview(pictures: Sequence[ProcessPicture], width: int, most_ended: int | None = None) -> list[Line]:

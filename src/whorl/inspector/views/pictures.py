@@ -290,18 +290,8 @@ def times_of(loop: RecordedLoop, now_ns: int) -> tuple[int, int]:
 
 
 def _spread(histogram: Histogram) -> Times:
-    if not histogram.count:
-        return Times(0, None, None, None)
-    return Times(
-        histogram.count,
-        _seconds(histogram.percentile(50)),
-        _seconds(histogram.percentile(99)),
-        _seconds(histogram.max),
-    )
-
-
-def _seconds(number: int | None) -> float | None:
-    return None if number is None else number / 1e9
+    values = (histogram.percentile(50), histogram.percentile(99), histogram.max if histogram.count else None)
+    return Times(histogram.count, *(None if value is None else value / 1e9 for value in values))
 
 
 def _call(now: Reading, loop: RecordedLoop, seen: _Events) -> Call | None:
