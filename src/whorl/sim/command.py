@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,12 @@ from whorl.sim.running.check import check
 from whorl.sim.running.chrome import write as write_chrome
 from whorl.sim.running.report import FINDING, LIMITS, NO_FINDING, NOT_DETERMINISTIC, Report
 from whorl.sim.running.run import run as run_once
+from whorl.sim.running.run import run_with
 from whorl.sim.running.shrink import Failure
 from whorl.sim.running.shrink import shrink as shrink_failure
 from whorl.sim.running.target import NotATarget, Target, targets_of
 from whorl.sim.running.testing import run_options
-from whorl.sim.world.world import ALLOWANCES, TASKS
+from whorl.sim.world.options import ALLOWANCES, TASKS
 
 STRATEGIES: dict[str, Any] = {"random": Random(), "pct": Pct(), "edge": Edge(), "delay": Delay()}
 
@@ -194,12 +196,8 @@ def _keep(report: Report, target: Target, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     place = folder / f"{target.name.rpartition('::')[2]}-{report.failures[0].seed}"
     failure.tape.write(place.with_suffix(".tape"), program=target.name, python=sys.version.split()[0])
-    _write_trace(target, failure.tape, place.with_suffix(".trace"), failure.options)
+    run_with(target.main, failure.tape, replace(failure.options, trace=place.with_suffix(".trace")))
     click.echo(f"Written: {place.with_suffix('.tape')}, {place.with_suffix('.trace')}")
-
-
-def _write_trace(target: Target, tape: Tape | int, path: Path, options: Mapping[str, Any]) -> None:
-    run_once(target.main, seed=tape, trace=path, **options)
 
 
 def _targets(program: str) -> list[Target]:

@@ -11,6 +11,7 @@ import pytest
 from tests.sim.running import programs
 from whorl import sim
 from whorl.sim.running.batches import Outcome, outcomes
+from whorl.sim.running.options import RunOptions
 
 
 def test_a_program_without_a_bug_has_no_finding() -> None:
@@ -86,7 +87,9 @@ def test_several_processes_give_the_same_report() -> None:
 
 def digests(jobs: int) -> list[tuple[int, str]]:
     """Return the seeds and the digests of some runs."""
-    found: list[Outcome] = list(outcomes(programs.writes_last_come_first, range(30), jobs, False, {}))
+    found: list[Outcome] = list(
+        outcomes(programs.writes_last_come_first, range(30), jobs, False, RunOptions())
+    )
     return [(each.seed, each.digest) for each in found]
 
 
@@ -152,7 +155,7 @@ def test_numbers_below_one_are_refused(options: dict[str, Any]) -> None:
 
 
 def test_seeds_take_turns_among_strategies_as_runs_do() -> None:
-    outcome = next(outcomes(programs.writes_last_come_first, [7], 1, False, {}))
+    outcome = next(outcomes(programs.writes_last_come_first, [7], 1, False, RunOptions()))
     assert outcome.digest == sim.run(programs.writes_last_come_first, seed=7).digest
 
 

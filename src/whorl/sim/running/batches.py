@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from whorl.sim.running.run import Main, run
+from whorl.sim.running.options import RunOptions
+from whorl.sim.running.run import Main, run_with
 from whorl.sim.running.verify import Difference, verify
 
 #: One seed in so many is run twice.
@@ -34,9 +35,9 @@ class Outcome:
     difference: Difference | None = None
 
 
-def outcome(main: Main[Any], seed: int, verified: bool, options: dict[str, Any]) -> Outcome:
+def outcome(main: Main[Any], seed: int, verified: bool, options: RunOptions) -> Outcome:
     """Run one seed."""
-    result = run(main, seed=seed, **options)
+    result = run_with(main, seed, options)
     return Outcome(
         seed,
         [finding.key for finding in result.findings],
@@ -46,12 +47,12 @@ def outcome(main: Main[Any], seed: int, verified: bool, options: dict[str, Any])
         result.digest,
         result.turns,
         verified,
-        verify(main, seed, **options) if verified else None,
+        verify(main, seed, options) if verified else None,
     )
 
 
 def outcomes(
-    main: Main[Any], seeds: Sequence[int], jobs: int, verifies: bool, options: dict[str, Any]
+    main: Main[Any], seeds: Sequence[int], jobs: int, verifies: bool, options: RunOptions
 ) -> Iterator[Outcome]:
     """Yield the outcome of each seed, in the order of the seeds."""
     tasks = [(seed, verifies and not number % VERIFIED) for number, seed in enumerate(seeds)]
@@ -78,7 +79,7 @@ def outcomes(
 class _Worker:
     """A forked process that runs one batch."""
 
-    def __init__(self, main: Main[Any], batch: list[tuple[int, bool]], options: dict[str, Any]) -> None:
+    def __init__(self, main: Main[Any], batch: list[tuple[int, bool]], options: RunOptions) -> None:
         context = multiprocessing.get_context("fork")
         self._batch = batch
         self._pipe, theirs = context.Pipe(duplex=False)
@@ -114,7 +115,7 @@ class _Worker:
         self._process.join()
 
 
-def _work(pipe: Any, main: Main[Any], batch: list[tuple[int, bool]], options: dict[str, Any]) -> None:
+def _work(pipe: Any, main: Main[Any], batch: list[tuple[int, bool]], options: RunOptions) -> None:
     for seed, verified in batch:
         try:
             pipe.send(outcome(main, seed, verified, options))

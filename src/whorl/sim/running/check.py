@@ -9,16 +9,16 @@ import time
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import count
-from typing import Any
+from typing import Any, Unpack
 
 from whorl.sim.chance.decisions import Place
-from whorl.sim.chance.faults import Faults
 from whorl.sim.chance.strategies import Delay
 from whorl.sim.chance.tape import Tape
 from whorl.sim.running.batches import Outcome, outcomes
+from whorl.sim.running.options import RunKeywords, RunOptions
 from whorl.sim.running.report import Report, program_of
 from whorl.sim.running.result import Result
-from whorl.sim.running.run import Main, run
+from whorl.sim.running.run import Main, run_with
 from whorl.sim.running.shrink import Failure, shrink
 from whorl.sim.world.world import Finding
 
@@ -35,8 +35,7 @@ def check(
     stop_after: int = 1,
     shrink_s: float = 30.0,
     verify: bool = True,
-    strategy: Any = None,
-    **run_options: Any,
+    **options: Unpack[RunKeywords],
 ) -> Report:
     """Run a program with many seeds; return what went wrong in any of them.
 
@@ -47,22 +46,21 @@ def check(
     `strategy` says how seeds pick orders; `Delay` has no seeds, but tries all orders. Other options are those
     of `run`, but for a trace, which is of one run and raises ValueError here.
     """
-    if run_options.get("trace") is not None:
+    wanted = replace(RunOptions(**options), keeps_log=True)
+    if wanted.trace is not None:
         raise ValueError("a trace is of one run: give it to `run` or `replay`")
     if stop_after < 1 or jobs < 1:
         raise ValueError("stop_after and jobs have to be 1 or more")
     report = Report(main)
     began = _real_clock()
     ends = None if budget_s is None else began + budget_s
-    run_options["keeps_log"] = True
-    if isinstance(strategy, Delay):
-        _enumerate(report, strategy, stop_after, ends, run_options)
+    if isinstance(wanted.strategy, Delay):
+        _enumerate(report, wanted.strategy, stop_after, ends, replace(wanted, strategy=None))
     else:
-        options = {**run_options, "strategy": strategy}
         chosen = list(range(first, first + seeds) if isinstance(seeds, int) else seeds)
         if chosen and chosen == list(range(chosen[0], chosen[-1] + 1)):
             report.first_seed = chosen[0]
-        _run_all(report, chosen, jobs, stop_after, ends, verify, options)
+        _run_all(report, chosen, jobs, stop_after, ends, verify, wanted)
     report.elapsed_s = _real_clock() - began
     report.never_reached = sorted(named_places(main) - set(report.reached)) if report.seeds else []
     if shrink_s > 0 and report.failures and _can_shrink(report.failures[0]):
@@ -83,7 +81,7 @@ def _run_all(
     stop_after: int,
     ends: float | None,
     verifies: bool,
-    options: dict[str, Any],
+    options: RunOptions,
 ) -> None:
     """Run all seeds, and note what comes of them."""
     failing = 0
@@ -117,25 +115,25 @@ def _count_in(report: Report, outcome: Outcome) -> None:
         report.found.setdefault(key, []).append(outcome.seed)
 
 
-def _keep_failure(report: Report, outcome: Outcome, options: dict[str, Any]) -> None:
+def _keep_failure(report: Report, outcome: Outcome, options: RunOptions) -> None:
     """Run a failing seed once more, in this process, and keep its failure if it is the first of its kind."""
     if any(failure.finding.key == outcome.keys[0] for failure in report.failures):
         return
     if outcome.keys[0][0] == "died":
-        tape = Tape(outcome.seed, {}, options.get("faults", "calm"))
+        tape = Tape(outcome.seed, {}, options.faults)
         report.failures.append(Failure(outcome.seed, Finding(*outcome.keys[0]), tape, options))
         return
-    result = run(report.main, seed=outcome.seed, **options)
+    result = run_with(report.main, outcome.seed, options)
     if result.findings:
         report.failures.append(Failure.of(result, options))
         report.failures.sort(key=lambda failure: failure.finding.is_unhandled)
 
 
 def _enumerate(
-    report: Report, strategy: Delay, stop_after: int, ends: float | None, options: dict[str, Any]
+    report: Report, strategy: Delay, stop_after: int, ends: float | None, options: RunOptions
 ) -> None:
     """Run all orders within the bound of a strategy."""
-    faults = options.pop("faults", None) or Faults()
+    asking = replace(options, asks=True)
     waiting: list[dict[Place, int]] = [strategy.first()]
     for number in count():
         if not waiting:
@@ -145,7 +143,7 @@ def _enumerate(
             report.stopped = f"the time was up, after {number} schedules"
             return
         decided = waiting.pop()
-        result: Result[Any] = run(report.main, seed=Tape(0, decided, faults), asks=True, **options)
+        result: Result[Any] = run_with(report.main, Tape(0, decided, options.faults), asking)
         report.seeds += 1
         report.reached.update(result.reached)
         report.remarks.update(set(result.remarks))

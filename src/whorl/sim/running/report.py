@@ -25,6 +25,7 @@ LONGEST_WORD = 2000
 
 #: The options of a run that end it, and what they are called in commands.
 LIMITS = {"stall_s": "--stall", "limit_s": "--limit", "turns": "--turns", "real_s": "--real"}
+_NAMED = {**LIMITS, "tasks": "--tasks"}
 
 NO_FINDING, FINDING, USAGE, NOT_DETERMINISTIC = range(4)
 
@@ -89,20 +90,18 @@ class Report:
         if self.command:
             return self.command.format(tape=shlex.quote(word))
         target = target_of(self.main)
-        allow = sorted(first.options.get("allow", ()))
-        limits = {name: first.options[name] for name in LIMITS if first.options.get(name) is not None}
-        cpu, tasks, net = (first.options.get(name) for name in ("cpu", "tasks", "net"))
-        rate = 0.0 if "cpu" in first.options and cpu is None else getattr(cpu, "rate", None)
-        if target is None or net is not None or getattr(cpu, "model", None) is not None:
-            given = [f"faults={faults!r}"] * bool(faults) + [f"allow={allow}"] * bool(allow)
-            given += [f"{name}={value}" for name, value in limits.items()]
-            given += [f"tasks={tasks!r}"] * bool(tasks)
-            given += [f"cpu={cpu!r}"] * ("cpu" in first.options) + [f"net={net!r}"] * (net is not None)
+        changed = first.options.changed()
+        allow, cpu = sorted(changed.pop("allow", ())), first.options.cpu
+        if target is None or "net" in changed or (cpu is not None and cpu.model is not None):
+            shown = {"faults": faults, "allow": allow}
+            shown |= {name: changed.get(name) for name in _NAMED}
+            given = [f"{name}={value!r}" for name, value in shown.items() if value]
+            given += [f"{name}={changed[name]!r}" for name in ("cpu", "net") if name in changed]
             return f"sim.replay({', '.join(['main', repr(word), *given])})"
         given = [f" --faults {faults}"] * bool(faults) + [f" --allow {name}" for name in allow]
-        given += [f" {LIMITS[name]} {value}" for name, value in limits.items()]
-        given += [f" --tasks {tasks}"] * bool(tasks)
-        given += [f" --cpu {rate}"] * (rate is not None)
+        given += [f" {option} {changed[name]}" for name, option in _NAMED.items() if name in changed]
+        if "cpu" in changed:
+            given.append(f" --cpu {cpu.rate if cpu is not None else 0.0}")
         return f"whorl sim replay {shlex.quote(word)} {shlex.quote(target)}{''.join(given)}"
 
     def __str__(self) -> str:

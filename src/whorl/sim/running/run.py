@@ -6,30 +6,27 @@ import asyncio
 import importlib
 import inspect
 import sys
-from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from types import FunctionType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
-from whorl.sim.chance.decisions import Decisions, Place, Scheduler
-from whorl.sim.chance.faults import USUAL_CPU, Cpu, Faults
+from whorl.sim.chance.decisions import Decisions
 from whorl.sim.chance.strategies import taking_turns
 from whorl.sim.chance.tape import HASH_SEED, Tape, tape_of
 from whorl.sim.errors import Diverged, ParallelThreads, RunEnded, Subinterpreter, Unsimulated
 from whorl.sim.patches.installed import Patches, running
 from whorl.sim.patches.random_state import random_state, words_drawn
+from whorl.sim.running.options import RunKeywords, RunOptions
 from whorl.sim.running.result import Result
 from whorl.sim.running.trace import write_trace
-from whorl.sim.wire.net import USUAL_NET, Net
 from whorl.sim.wire.timeline import SECOND
-from whorl.sim.world.world import ALLOWANCES, World
+from whorl.sim.world.options import WorldKeywords, WorldOptions
+from whorl.sim.world.world import World
 
 T = TypeVar("T")
-
-#: So many lines of the log of a run are kept.
-LOG_LINES = 1000
 
 #: A program for a world: a coroutine function that takes the world, or nothing.
 Main = Callable[..., Coroutine[Any, Any, T]]
@@ -47,29 +44,7 @@ def _is_main_interpreter() -> bool:
 _IN_MAIN_INTERPRETER = _is_main_interpreter()
 
 
-def run(
-    main: Main[T],
-    *,
-    seed: int | Tape = 0,
-    faults: Faults | str = "calm",
-    strategy: Callable[[int], Scheduler] | None = None,
-    limit_s: float = 7200.0,
-    stall_s: float | None = None,
-    turns: int = 1_000_000,
-    real_s: float = 60.0,
-    patches: Patches = Patches.ALL,
-    tls: str = "seeded",
-    allow: Iterable[str] = (),
-    cpu: Cpu | None = USUAL_CPU,
-    net: Net = USUAL_NET,
-    tasks: str = "cpython",
-    trace: Path | str | None = None,
-    keeps_calls: bool = False,
-    keeps_log: bool = False,
-    thinned: float = 0.0,
-    variant: int = 0,
-    asks: bool = False,
-) -> Result[T]:
+def run(main: Main[T], *, seed: int | Tape = 0, **options: Unpack[RunKeywords]) -> Result[T]:
     """Run a program in a world of its own; return what came of it.
 
     `main` is a coroutine function that takes the world, or nothing. `seed` decides all that asyncio leaves
@@ -83,44 +58,55 @@ def run(
     another name there or a `stall_s` that is not positive, OSError if the trace cannot be written, and
     RuntimeError inside another world. A `main` that is no coroutine function raises TypeError.
     """
-    tape = seed if isinstance(seed, Tape) else None
-    if tape is not None:
-        faults = tape.faults
-    decided: Mapping[Place, int] | None = tape.decisions if tape is not None else None
-    number = tape.seed if tape is not None else int(seed)  # type: ignore[arg-type]
-    decisions = Decisions(number, decided, thinned=thinned, variant=variant)
-    decisions.schedule = (strategy or taking_turns)(number + variant)
-    if asks:
-        decisions.asked = []
-    if not callable(main):
-        raise TypeError(f"a coroutine function was expected, got {main!r}")
+    return run_with(main, seed, RunOptions(**options))
+
+
+def _show_options(function: Any) -> None:
+    """Let the signature of `run` show its options one by one, for `help` and the reference."""
+    signature = inspect.signature(function)
+    own = list(signature.parameters.values())[:-1]
+    function.__signature__ = signature.replace(
+        parameters=[*own, *inspect.signature(RunOptions).parameters.values()]
+    )
+
+
+_show_options(run)
+
+
+def run_with(main: Main[T], seed: int | Tape, options: RunOptions) -> Result[T]:
+    """Run a program with the options of a run."""
     takes_world = _takes_world(main)
-    value: T | None = None
-    with open_world(
-        decisions,
-        faults=faults,
-        patches=patches,
-        allow=allow,
-        tls=tls,
-        drives_main=True,
-        keeps_log=keeps_log,
-        limit_s=limit_s,
-        stall_s=stall_s,
-        turns=turns,
-        real_s=real_s,
-        cpu=cpu,
-        net=net,
-        tasks=tasks,
-        keeps_calls=keeps_calls or trace is not None,
-    ) as world:
+    if isinstance(seed, Tape):
+        options = replace(options, faults=seed.faults)
+    if options.trace is not None:
+        options = replace(options, keeps_calls=True)
+    decisions = _decisions(seed, options)
+    with _opened(World(decisions, options, drives_main=True), options.patches, options.tls) as world:
         value = _live(world, main, takes_world)
-    digest = world.digest.value()
-    result = Result(
+    result = _result(value, world, options)
+    if options.trace is not None:
+        write_trace(result, options.trace)
+    return result
+
+
+def _decisions(seed: int | Tape, options: RunOptions) -> Decisions:
+    tape = seed.decisions if isinstance(seed, Tape) else None
+    number = seed.seed if isinstance(seed, Tape) else int(seed)
+    decisions = Decisions(number, tape, thinned=options.thinned, variant=options.variant)
+    decisions.schedule = (options.strategy or taking_turns)(number + options.variant)  # type: ignore[operator]
+    if options.asks:
+        decisions.asked = []
+    return decisions
+
+
+def _result(value: T | None, world: World, options: RunOptions) -> Result[T]:
+    decisions, digest = world.decisions, world.digest.value()
+    return Result(
         value=value,
         findings=world.findings,
         remarks=world.remarks,
         digest=digest,
-        tape=Tape(number, dict(decisions.taken), faults, digest, HASH_SEED),
+        tape=Tape(world.seed, dict(decisions.taken), options.faults, digest, HASH_SEED),
         elapsed_s=world.timeline.now / SECOND,
         turns=world.turns,
         reached=world.reached,
@@ -134,9 +120,6 @@ def run(
         random_words=world.random_words,
         random_calls=world.random_calls,
     )
-    if trace is not None:
-        write_trace(result, trace)
-    return result
 
 
 def _line(note: tuple[int, str, dict[str, Any]]) -> str:
@@ -146,6 +129,8 @@ def _line(note: tuple[int, str, dict[str, Any]]) -> str:
 
 
 def _takes_world(main: Callable[..., Any]) -> bool:
+    if not callable(main):
+        raise TypeError(f"a coroutine function was expected, got {main!r}")
     if isinstance(main, FunctionType) and not hasattr(main, "__wrapped__"):
         return main.__code__.co_argcount > len(main.__defaults__ or ())
     try:
@@ -155,40 +140,34 @@ def _takes_world(main: Callable[..., Any]) -> bool:
     return any(each.default is each.empty and each.kind in (0, 1) for each in parameters)
 
 
-@contextmanager
 def open_world(
     seed: int | Decisions = 0,
     *,
-    faults: Faults | str = "calm",
     patches: Patches = Patches.ALL,
-    allow: Iterable[str] = (),
     tls: str = "seeded",
     drives_main: bool = False,
-    keeps_log: bool = False,
-    **limits: Any,
-) -> Iterator[World]:
+    **options: Unpack[WorldKeywords],
+) -> AbstractContextManager[World]:
     """Open a world for the time of a `with` block, for code that runs a loop by itself.
 
     `world.main.loop` is the loop to run, by `run_until_complete` or by a test framework. While it sleeps, the
-    world goes on. `limits` are `limit_s`, `stall_s`, `turns` and `real_s`; `cpu`, `net` and `tasks` are those
-    of `run`. Raises RuntimeError inside another world, ParallelThreads in a Python without the interpreter's
-    lock, and Subinterpreter in a subinterpreter.
+    world goes on. The options are those of `run`. Raises RuntimeError inside another world, ParallelThreads
+    in a Python without the interpreter's lock, and Subinterpreter in a subinterpreter.
     """
-    allowed = frozenset(allow)
-    if unknown := allowed - ALLOWANCES:
-        raise ValueError(f"allow has {min(unknown)!r}; it may have {', '.join(sorted(ALLOWANCES))}")
+    decisions = seed if isinstance(seed, Decisions) else Decisions(seed)
+    world = World(decisions, WorldOptions(**options), drives_main=drives_main)
+    return _opened(world, patches, tls)
+
+
+@contextmanager
+def _opened(world: World, patches: Patches, tls: str) -> Iterator[World]:
     if not getattr(sys, "_is_gil_enabled", lambda: True)():
         raise ParallelThreads("a world was opened without the interpreter's lock")
     if not _IN_MAIN_INTERPRETER:
         raise Subinterpreter("a world was opened in a subinterpreter")
-    decisions = seed if isinstance(seed, Decisions) else Decisions(seed)
-    world = World.__new__(World)
-    world.decisions = decisions
-    world.allowed = allowed
-    world.log = deque(maxlen=LOG_LINES) if keeps_log else None
+    world.digest.takes_lengths = tls == "real"
     with running(world, patches, tls):
-        world.__init__(decisions, faults=faults, drives_main=drives_main, **limits)  # type: ignore[misc]
-        world.digest.takes_lengths = tls == "real"
+        world.begin()
         if Patches.CHANCE in patches:
             world.random_start = random_state()
         try:
@@ -273,7 +252,7 @@ async def _end(left: list[asyncio.Task[Any]], loop: Any) -> None:
     await loop.shutdown_default_executor()
 
 
-def replay(main: Main[T], tape: Tape | int | str | Path, **options: Any) -> Result[T]:
+def replay(main: Main[T], tape: Tape | int | str | Path, **options: Unpack[RunKeywords]) -> Result[T]:
     """Run a program again from a tape or a seed. Raises Diverged if a tape's run was not this one.
 
     A text is a seed, a tape's word as a report shows it, or the path of a tape. Raises ValueError for others,

@@ -15,8 +15,9 @@ from typing import Any
 
 from whorl.sim.chance.decisions import Place
 from whorl.sim.chance.tape import Tape
+from whorl.sim.running.options import RunOptions
 from whorl.sim.running.result import Result
-from whorl.sim.running.run import Main, run
+from whorl.sim.running.run import Main, run_with
 from whorl.sim.world.world import Finding
 
 #: The parts of the decisions that a sparse search makes calm, in turns.
@@ -33,9 +34,6 @@ KEPT = 4
 #: Of so many decisions at most, others are asked to do the work of each.
 MERGED = 8
 
-#: The options of a failing run that its failure does not keep: the tape has the faults.
-_OF_A_SEARCH = ("faults", "keeps_log")
-
 Decided = Mapping[Place, int]
 
 _real_clock = time.perf_counter  # bound before any world replaces it
@@ -48,7 +46,7 @@ class Failure:
     seed: int
     finding: Finding
     tape: Tape
-    options: dict[str, Any] = field(default_factory=dict, repr=False)  #: of the run, besides seed and faults
+    options: RunOptions = field(default_factory=RunOptions, repr=False)
     moments: Mapping[Place, Any] = field(default_factory=dict, repr=False)
     story: list[str] = field(default_factory=list, repr=False)
     log: list[str] = field(default_factory=list, repr=False)
@@ -57,14 +55,14 @@ class Failure:
     random_calls: int = 0
 
     @staticmethod
-    def of(result: Result[Any], options: Mapping[str, Any], key: Any = None) -> Failure:
+    def of(result: Result[Any], options: RunOptions | Mapping[str, Any], key: Any = None) -> Failure:
         """Return the failure of a result: the first finding, or the one with this key."""
         finding = next((each for each in result.findings if key in (None, each.key)), result.findings[0])
         return Failure(
             result.tape.seed,
             finding,
             result.tape,
-            {name: value for name, value in options.items() if name not in _OF_A_SEARCH},
+            options if isinstance(options, RunOptions) else RunOptions(**options),
             result.moments,
             result.story,
             log=result.log,
@@ -87,8 +85,7 @@ class _Search:
         self.main = main
         self.passes: Sequence[Pass] = PASSES if passes is None else passes
         self.failure = failure
-        self.options = {name: value for name, value in failure.options.items() if name != "strategy"}
-        self.options["keeps_log"] = True
+        self.options = replace(failure.options, strategy=None, keeps_log=True)
         self.runs = 0
         self._most = runs
         self.ends = _real_clock() + budget_s
@@ -105,7 +102,7 @@ class _Search:
                 return None
             self._tried.add(known)
         self.runs += 1
-        result = run(self.main, seed=tape, **{**self.options, **options})
+        result = run_with(self.main, tape, replace(self.options, **options))
         key = self.failure.finding.key
         return result if any(finding.key == key for finding in result.findings) else None
 
@@ -147,7 +144,6 @@ def _sparse(search: _Search, ends: float) -> Iterator[Result[Any]]:
     """Yield failing runs of the seed's variants with few decisions, until one is small."""
     failure = search.failure
     least = len(failure.tape.decisions)
-    strategy = failure.options.get("strategy")
     for number in range(SPARSE_RUNS):
         if least <= FEW or search.is_over(ends):
             return
@@ -157,7 +153,7 @@ def _sparse(search: _Search, ends: float) -> Iterator[Result[Any]]:
             variant=number + 1,
             thinned=thinned,
             faults=failure.tape.faults,
-            strategy=strategy,
+            strategy=failure.options.strategy,
         )
         if result is not None and len(result.tape.decisions) <= least:
             least = min(least, len(result.tape.decisions))

@@ -83,7 +83,7 @@ def test(
 
 test.__test__ = False  # type: ignore[attr-defined]  # pytest must not collect it
 
-_OF_CHECK = ("seeds", "first", "jobs", "budget_s", "stop_after", "shrink_s", "verify")
+_OF_CHECK = inspect.signature(check).parameters
 
 
 def run_options(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any
 
+from whorl.sim.running.options import RunOptions
 from whorl.sim.running.result import Result
-from whorl.sim.running.run import Main, run
+from whorl.sim.running.run import Main, run_with
 
 #: What lies in memory during the second run, so that its objects have other addresses.
 BALLAST = 5003
@@ -62,13 +63,13 @@ def shown(call: tuple[Any, ...] | None) -> str:
     return text if len(text) <= 300 else f"{text[:297]}..."
 
 
-def verify(main: Main[Any], seed: Any, **options: Any) -> Difference | None:
+def verify(main: Main[Any], seed: Any, options: RunOptions) -> Difference | None:
     """Run a seed twice, with other objects in memory; return where the runs part, or None."""
-    options["keeps_calls"] = True
-    first = run(main, seed=seed, **options)
+    options = replace(options, keeps_calls=True)
+    first = run_with(main, seed, options)
     ballast = [[bytes(17 * number % 509), {number: number}, _Holder()] for number in range(BALLAST)]
     del ballast[::3]
-    second = run(main, seed=seed, **options)
+    second = run_with(main, seed, options)
     del ballast
     if first.digest == second.digest:
         return None

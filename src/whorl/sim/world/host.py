@@ -96,7 +96,6 @@ class Host(HostTurns):
         self.graves: list[Grave] = []
         self.disk: Disk = Disk(self.real_time, world.decisions.stream(f"{name}/disk/power"))
         self._waiters: dict[asyncio.Future[Any], None] = {}  # of `run`, on other hosts
-        self._begin()
 
     # A life.
 

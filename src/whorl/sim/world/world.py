@@ -7,18 +7,18 @@ import gc
 import sys
 import warnings
 from asyncio import events
+from collections import deque
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from whorl.sim.chance.faults import USUAL_CPU, Cpu, Faults, Pace, drawn, with_cpu
+from whorl.sim.chance.faults import Faults, Pace, drawn, with_cpu
 from whorl.sim.checks.conditions import Conditions
 from whorl.sim.checks.remains import being_left, open_descriptors, swallowed_cancellations
 from whorl.sim.errors import Deadlock, Unsimulated
 from whorl.sim.files.packets import Packets
 from whorl.sim.process.digest import Digest, task_name
 from whorl.sim.wire.names import Names
-from whorl.sim.wire.net import USUAL_NET, Net
 from whorl.sim.wire.timeline import NEVER, SECOND, Timeline
 from whorl.sim.world.host import Host
 from whorl.sim.world.isolation import Isolation
@@ -27,18 +27,15 @@ from whorl.sim.world.turns import Turns
 from whorl.sim.world.waiting import Waits, describe_tasks
 
 if TYPE_CHECKING:
-    from collections import deque
     from collections.abc import Callable, Coroutine, Iterator
     from contextlib import AbstractContextManager
 
     from whorl.sim.chance.decisions import Decisions
     from whorl.sim.process.program import ProgramMain
+    from whorl.sim.world.options import WorldOptions
 
-#: What a run may do: write real files, start threads, leave descriptors open, have errors nobody handles.
-ALLOWANCES = frozenset({"files", "leaks", "threads", "unhandled"})
-
-#: Whose futures and tasks the loops of a world make: Python's or Whorl's.
-TASKS = ("cpython", "compiled")
+#: So many lines of the log of a run are kept.
+LOG_LINES = 1000
 
 #: So many cancelled tasks are looked at when a run ends.
 MOST_CANCELLED = 1000
@@ -120,60 +117,46 @@ class World(Turns, Conditions):
     hosts: dict[str, Host]
     main: Host
     current: Host
-    log: deque[str] | None = None  # the last lines; None: they are not kept
 
-    def __init__(
-        self,
-        decisions: Decisions,
-        *,
-        faults: Faults | str = "calm",
-        limit_s: float = 7200.0,
-        stall_s: float | None = None,
-        turns: int = 1_000_000,
-        real_s: float = 60.0,
-        cpu: Cpu | None = USUAL_CPU,
-        net: Net = USUAL_NET,
-        tasks: str = "cpython",
-        keeps_calls: bool = False,
-        drives_main: bool = True,
-    ) -> None:
+    def __init__(self, decisions: Decisions, options: WorldOptions, *, drives_main: bool) -> None:
+        """Make a world without hosts; `begin` makes the main one."""
         decisions.clock = timeline = Timeline()
-        Turns.__init__(self, decisions, timeline, round(limit_s * SECOND), turns, real_s)
+        limit = round(options.limit_s * SECOND)
+        Turns.__init__(self, decisions, timeline, limit, options.turns, options.real_s)
         self.seed: int = decisions.seed
-        self.faults: Faults = with_cpu(drawn(faults, decisions), cpu)
-        if tasks not in TASKS:
-            raise ValueError(f"tasks must be one of {', '.join(TASKS)}, not {tasks!r}")
-        self.tasks: str = tasks  # whose the loops make
-        self.digest: Digest = Digest(keeps_calls)
-        self.net: Network = Network(decisions, self.timeline, self.faults, net)
-        if keeps_calls:
+        self.faults: Faults = with_cpu(drawn(options.faults, decisions), options.cpu)
+        self.tasks: str = options.tasks  # whose the loops make
+        self.digest: Digest = Digest(options.keeps_calls)
+        self.net: Network = Network(decisions, self.timeline, self.faults, options.net)
+        if options.keeps_calls:
             self.net.packets = Packets(task_name)
+        self.log: deque[str] | None = deque(maxlen=LOG_LINES) if options.keeps_log else None
         self.names: Names = Names()
         self.remarks: list[str] = []
         self.programs: dict[str, ProgramMain] = {}
         self.notes: list[tuple[int, str, dict[str, Any]]] = []
         self.reached: set[str] = set()
         self.has_ended: bool = False
-        self.pace: Pace = Pace(decisions, self.faults.cpu, cpu.model if cpu is not None else None)
+        self.pace: Pace = Pace(decisions, self.faults.cpu, options.cpu.model if options.cpu else None)
         self._set_up_conditions()
         self._waits: Waits | None = None
-        if stall_s is not None:
-            if not 0 < stall_s < NEVER / SECOND:
-                raise ValueError(f"stall_s must be a positive number of seconds, not {stall_s!r}")
-            self._waits = Waits(round(stall_s * SECOND))
+        if options.stall_s is not None:
+            self._waits = Waits(round(options.stall_s * SECOND))
             self.look_at: int = self._waits.interval
         self.cancelled: list[asyncio.Task[Any]] = []  # on which `cancel` was called
         self.lost_sockets: list[str] = []  # that were collected before they were closed
         self.random_start: Any = None  # the state of `random` when the run began; None: the program seeded it
         self.random_words: int = 0  # what a run that failed has drawn from `random`, in words of 32 bits
         self.random_calls: int = 0  # how often the program asked for other random numbers
-        self.allowed: frozenset[str] = getattr(self, "allowed", frozenset())
+        self.allowed: frozenset[str] = frozenset(options.allow)
         self._isolation: Isolation | None = None
         if decisions.stream("identities").happens(0.5):
             self.hash_base: int = decisions.base_of("identities")
         self._drives_main = drives_main
-        self.main = self.host("main", "10.0.0.1")
-        self.current = self.main
+
+    def begin(self) -> None:
+        """Make the main host, when the world stands in the place of Python's own modules."""
+        self.main = self.current = self.host("main", "10.0.0.1")
 
     # For programs.
 
@@ -198,8 +181,7 @@ class World(Turns, Conditions):
             number = len(self.hosts) + 1
             address = f"10.0.{number // 250}.{number % 250 + (number >= 250)}"
         self.names.set(name, address)
-        made = self.hosts[name] = Host.__new__(Host)
-        made.__init__(  # type: ignore[misc]  # the host is known by name while it boots
+        made = self.hosts[name] = Host(
             self,
             name,
             address,
@@ -207,8 +189,9 @@ class World(Turns, Conditions):
             max_files=max_files,
             skew_s=skew_s,
             drift_ppm=drift_ppm,
-            is_driven=self._drives_main or bool(len(self.hosts) > 1),
+            is_driven=self._drives_main or bool(self.hosts),
         )
+        made._begin()  # It is known by name while it boots.
         return made
 
     def now(self) -> float:
