@@ -72,7 +72,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("aio.interop", "aio.futures", "aio.threads", "aio.transports", "aio.sockets", "aio.connections"),
     ),
     "aio.files": (*_KERNEL, "handles.threads", "handles.fs", "aio", "aio.loop"),
-    "aio.runners": ("core.loop", "aio", "aio.futures", "aio.loop"),
+    "aio.runners": ("core", "core.timers", "core.loop", "aio", "aio.futures", "aio.loop"),
     "formats": (),
     "inspector.tables": (
         *(*_AIO, "core.kernel", "core.recording", "core.pollers", "handles.process", "handles.fs"),
@@ -120,7 +120,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "sim.checks": ("sim.wire", "sim.files"),
     "sim.world": (
-        *("core", "core.timers", "aio.loop", "aio.runners"),
+        *("core", "aio.runners"),
         *("sim", "sim.chance", "sim.wire", "sim.files", "sim.process", "sim.checks"),
     ),
     "sim.patches": ("core", "sim", "sim.files", "sim.process", "sim.world"),

@@ -17,10 +17,13 @@ if TYPE_CHECKING:
 LATE = SECOND
 
 
-def being_left(table: DescriptorTable, transports: Any, now: int) -> set[int]:
-    """Return the descriptors of connections that the peer is closing, or closed a short time ago."""
+def being_left(table: DescriptorTable, closing_fds: set[int], now: int) -> set[int]:
+    """Return the descriptors of connections that the peer is closing, or closed a short time ago.
+
+    `closing_fds` are those of transports that are being closed.
+    """
     left = set()
-    closing = {table.files.get(fd) for fd, transport in transports.items() if _is_closing(transport)}
+    closing = {table.files.get(fd) for fd in closing_fds}
     for fd, file in table.files.items():
         if not isinstance(file, SocketFile):
             continue
@@ -30,25 +33,16 @@ def being_left(table: DescriptorTable, transports: Any, now: int) -> set[int]:
     return left
 
 
-def open_descriptors(
-    table: DescriptorTable, known: Iterable[int], transports: Any, made_at: Mapping[int, str]
-) -> list[str]:
-    """Return a text for each descriptor that is open, is not known, and is not being closed.
+def open_descriptors(table: DescriptorTable, known: set[int], made_at: Mapping[int, str]) -> list[str]:
+    """Return a text for each descriptor that is open and not known.
 
     `made_at` has the lines that made sockets, by descriptor.
     """
     return [
         f"{fd}, {_shown(file, made_at.get(fd))}"
         for fd, file in sorted(table.files.items())
-        if fd not in known and not _is_closing(transports.get(fd))
+        if fd not in known
     ]
-
-
-def _is_closing(transport: Any) -> bool:
-    """Return whether a transport, or the TLS above it, is being closed."""
-    if transport is None:
-        return False
-    return transport.is_closing() or bool(getattr(transport.get_protocol(), "_closing", False))
 
 
 def _shown(file: File, line: str | None) -> str:

@@ -33,13 +33,7 @@ class Grave(NamedTuple):
                 _close(coroutine)
         for coroutine in self.coroutines:
             _close(coroutine)
-        for transport in list(self.loop._transports.values()):
-            with contextlib.suppress(BaseException):
-                transport.abort()
-                transport._close_now()
-        with contextlib.suppress(BaseException):
-            self.loop._thread_id = None
-            self.loop.close()
+        self.loop.abandon()
 
 
 def _close(coroutine: Any) -> None:

@@ -7,7 +7,7 @@ import math
 import threading
 from typing import TYPE_CHECKING, Any
 
-from whorl.aio.loop.event_loop import EventLoop, import_methods
+from whorl.aio.runners.seam import SeamLoop
 from whorl.sim.errors import RealThread
 
 if TYPE_CHECKING:
@@ -20,11 +20,9 @@ _SHIFTS: tuple[tuple[float, ...], ...] = ((), (-math.inf,), (math.inf,), (-math.
 #: So many times are kept before those that have passed are dropped.
 MANY_TIMES = 256
 
-import_methods()  # A world replaces modules such as `socket`, which these have to find as they are.
 
-
-class SimLoop(EventLoop):
-    """An `EventLoop` of a simulated host."""
+class SimLoop(SeamLoop):
+    """The loop of a simulated host."""
 
     def __init__(self, host: ProcessHost) -> None:
         self._sim_host = host
@@ -32,20 +30,6 @@ class SimLoop(EventLoop):
         self._sim_ties = host.decisions.stream(f"{host.name}/ties")
         self._sim_times: set[float] = set()  # those of timers that were set, without the ones long past
         super().__init__(kernel=host.kernel, host=host.process)
-
-    def keep_clock(self) -> None:
-        """Stay with the machine's clock: the `call_at` of this class is no other one."""
-        self._time_replaced = False
-
-    def _begin_run(self) -> None:
-        super()._begin_run()
-        self.keep_clock()
-
-    def _signal_pipe(self) -> Any:
-        """Return the pipe for signals; its descriptors are the loop's own, whenever it is made."""
-        pipe = super()._signal_pipe()
-        self._sim_host.own_descriptors |= {end.fileno() for end in pipe._pair}
-        return pipe
 
     def call_at(  # type: ignore[override]  # the callback's type does not name its arguments
         self, when: float, callback: Any, *args: Any, context: Any = None
@@ -81,17 +65,17 @@ class SimLoop(EventLoop):
         if self._is_alive() and not handle.cancelled():
             super().call_soon_threadsafe(handle._run)
 
-    def _post_from_any_thread(self, entry: Any) -> Any:
+    def post(self, entry: Any) -> None:
         """Post an entry; out of a job, when the job has ended."""
         host = self._sim_host
         if host.runs_job and host.spent > host.job_began:
             host.after(0, self._post_entry_later, entry)
-            return None
-        return super()._post_from_any_thread(entry)
+        else:
+            super().post(entry)
 
     def _post_entry_later(self, entry: Any) -> None:
         if self._is_alive():
-            super()._post_from_any_thread(entry)
+            super().post(entry)
 
     def _is_alive(self) -> bool:
         return not self._sim_host.is_dead and self._sim_host.loop is self and not self.is_closed()

@@ -67,7 +67,6 @@ class ProcessHost(NetMachine, Protocol):
     job_began: int
     is_dead: bool
     pending_signals: list[int]
-    own_descriptors: frozenset[int]  # of its loop
     made_at: dict[int, str]  # the lines of the program that made sockets, by descriptor
 
     @property

@@ -73,7 +73,7 @@ class OwnTasksLoop(SimLoop):
 
     def create_task(self, coro: Any, **options: Any) -> Any:
         """Return a task that runs a coroutine on this loop."""
-        if self._task_factory is not None:
+        if self.get_task_factory() is not None:
             return task_of_factory(self, coro, options)
         self._check_closed()
         return OwnTask(coro, loop=self, **options)

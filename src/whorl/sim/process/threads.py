@@ -57,23 +57,18 @@ class SimThreads:
     def submit(self, work: Any, *, slow: bool = False) -> None:
         """Do a request's work after a delay."""
         self._waiting.append(work)
-        work.loop._figures.count_jobs(1, 0, 0)
+        work.loop.count_queued(1)
         self.start(self._do, work)
 
     def _do(self, work: Any) -> None:
-        if work not in self._waiting:
-            return
-        self._waiting.remove(work)
-        work.loop._figures.count_jobs(0, 1, 0)
-        try:
-            work._execute()
-        finally:
-            work.loop._figures.count_jobs(0, 0, 1)
+        if work in self._waiting:
+            self._waiting.remove(work)
+            work.loop.do_work(work)
 
     def withdraw(self, work: Any) -> bool:
         """Take back work that has not begun; return whether that was so."""
         if work not in self._waiting:
             return False
         self._waiting.remove(work)
-        work.loop._figures.count_jobs(-1, 0, 0)
+        work.loop.count_queued(-1)
         return True

@@ -6,6 +6,7 @@ import asyncio
 import socket
 from typing import TYPE_CHECKING, Any, Protocol
 
+from whorl.aio.runners.host_driver import HostDriver
 from whorl.sim.errors import HostDied
 from whorl.sim.files.disk import Disk
 from whorl.sim.files.file import unreferenced
@@ -21,7 +22,6 @@ from whorl.sim.wire.clock import LOOK_NS
 from whorl.sim.wire.names import family_of
 from whorl.sim.wire.ports import FIRST_PORT, LAST_PORT, PortTable, own_address
 from whorl.sim.wire.timeline import SECOND
-from whorl.sim.world.host_driver import HostDriver
 from whorl.sim.world.turns import HostTurns
 
 if TYPE_CHECKING:

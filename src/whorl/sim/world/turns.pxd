@@ -2,12 +2,11 @@ from libc.stdint cimport int64_t, uint64_t
 
 cimport cython
 
-from whorl.core.timers.timed_callback cimport TimedCallback
+from whorl.aio.runners.host_driver cimport HostDriver, deadlines
 from whorl.sim.chance.decisions cimport Decisions, Stream, mixed
 from whorl.sim.files.epoll cimport Epoll
 from whorl.sim.wire.clock cimport HostClock
 from whorl.sim.wire.timeline cimport Timeline
-from whorl.sim.world.host_driver cimport HostDriver
 
 cdef int NONE
 cdef int GRID
@@ -44,7 +43,7 @@ cdef class HostTurns(HostClock):
     cdef int64_t _cpu_time(self, int64_t over) except? -1
     @cython.locals(ahead=int64_t)
     cdef int64_t _up_to_edge(self, int64_t over, int64_t step) except? -1
-    @cython.locals(ahead=int64_t, due=int64_t, timer=TimedCallback)
+    @cython.locals(now=int64_t, ahead=int64_t, due=int64_t)
     cdef list _edges(self, int64_t over)
     @cython.locals(goes_on=bint)
     cdef object take_turn(self)

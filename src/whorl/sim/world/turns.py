@@ -9,12 +9,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from whorl.aio.runners.host_driver import HostDriver, deadlines
 from whorl.sim.chance.decisions import mixed
 from whorl.sim.chance.faults import EDGE, GRID, NONE
 from whorl.sim.errors import Livelock, OutOfRealTime, OutOfTime
 from whorl.sim.wire.clock import HostClock
 from whorl.sim.wire.timeline import MICROSECOND, MILLISECOND, NEVER
-from whorl.sim.world.host_driver import HostDriver
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,7 +76,7 @@ class HostTurns(HostClock):
     def _plan(self) -> None:
         if self.is_dead or self.driver is None:
             return
-        rest = self.driver._rest_ns()
+        rest = HostDriver.rest_ns(self.driver)
         over = self.timeline.now + self.spent
         self.deadline = NEVER if rest < 0 else over + rest
         self.busy_until = over + self._cpu_time(over)
@@ -113,11 +113,10 @@ class HostTurns(HostClock):
     def _edges(self, over: int) -> list[int]:
         """Return the first times after `over` at which a timer of the loop is due, or an event happens."""
         found = set(self.timeline.times(over, over + EDGE_SPAN))
-        ahead = over - self._clock_ns()  # of the host's clock, by which timers are set
-        for timer in self.loop._timer_queue.timers():
-            due = timer._deadline_ns + ahead
-            if over < due <= over + EDGE_SPAN and not timer._cancelled:
-                found.add(due)
+        now = self._clock_ns()  # of the host, by which timers are set
+        ahead = over - now
+        for due in deadlines(self.loop, now, now + EDGE_SPAN):
+            found.add(due + ahead)
         return sorted(found)[:EDGES]
 
     def take_turn(self) -> None:

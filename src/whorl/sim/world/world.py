@@ -335,8 +335,8 @@ class World(Turns, Conditions):
     def note_end(self) -> None:
         """Note what the program has done when it ends: the rest is done to it."""
         host = self.main
-        left = being_left(host.kernel.table, host.loop._transports, self.timeline.now)
-        self._expected = host.own_descriptors | left
+        left = being_left(host.kernel.table, host.loop.closing_descriptors(), self.timeline.now)
+        self._expected = host.own_descriptors | host.loop.signal_descriptors | left
         self._of_program = len(self.cancelled)
 
     def check_end(self) -> None:
@@ -345,7 +345,8 @@ class World(Turns, Conditions):
         if self.findings:
             return  # A program that fails cannot tidy.
         host = self.main
-        left = open_descriptors(host.kernel.table, self._expected, host.loop._transports, host.made_at)
+        known = self._expected | host.loop.closing_descriptors()
+        left = open_descriptors(host.kernel.table, known, host.made_at)
         if remains := [*self.lost_sockets, *left]:
             text = f"descriptors were not closed: {_listed(remains)}"
             if "leaks" in self.allowed:

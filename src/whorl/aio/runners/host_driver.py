@@ -1,4 +1,4 @@
-"""Driving the loop of a simulated host: as any loop is driven, in fewer steps for each turn."""
+"""Driving a loop for very many turns: as any loop is driven, in fewer steps for each turn."""
 
 from __future__ import annotations
 
@@ -29,8 +29,18 @@ if not cython.compiled:
         sys.set_asyncgen_hooks(first, last)
 
 
+def deadlines(loop: Any, after: int, until: int) -> set[int]:
+    """Return when timers of a loop fall due, by its own clock: after one time, and not after the other."""
+    found = set()
+    for timer in loop._timer_queue.timers():
+        due = timer._deadline_ns
+        if after < due <= until and not timer._cancelled:
+            found.add(due)
+    return found
+
+
 class HostDriver(Driver):
-    """Runs the loop of a simulated host one turn at a time; its hooks are made once."""
+    """Runs a loop one turn at a time; its hooks are made once."""
 
     def __init__(self, loop: Any) -> None:
         self._first: Any = loop._asyncgen_firstiter_hook
@@ -41,6 +51,10 @@ class HostDriver(Driver):
         Driver.__init__(self, loop)
         # Signals need not end a sleep here: a host with a signal that waits gets a turn.
         self._loop._arms_signals = False
+
+    def rest_ns(self) -> int:
+        """Return the nanoseconds until a turn is due without an event, as `timeout` does; -1: no limit."""
+        return self._rest_ns()
 
     def _enter(self) -> None:
         loop = self._loop
