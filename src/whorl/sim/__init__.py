@@ -8,7 +8,6 @@ from whorl.sim.checks.linearizable import Model
 from whorl.sim.errors import HostDied, RealFile, RealProgram
 from whorl.sim.files.disk import Disk
 from whorl.sim.patches.current import current
-from whorl.sim.patches.installed import Patches
 from whorl.sim.process.program import Program
 from whorl.sim.running.check import check
 from whorl.sim.running.inside import chance, reached
@@ -19,6 +18,7 @@ from whorl.sim.running.shrink import Failure, shrink
 from whorl.sim.running.testing import test
 from whorl.sim.wire.net import Net
 from whorl.sim.world.host import Host
+from whorl.sim.world.options import Patches
 from whorl.sim.world.world import Finding, World
 
 __all__ = [

@@ -9,7 +9,7 @@ import pdb  # noqa: T100
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -39,30 +39,31 @@ INTERRUPTED = 130  # the code that shells report for a program that Ctrl-C ended
 #: How many seeds a batch of `soak` has, and how much longer than its time a batch may take.
 SOAK_BATCH = 2000
 
-FAULTS = click.option("--faults", type=click.Choice(list(PROFILES)), help="How often things go wrong.")
-ALLOW = click.option(
-    "--allow", multiple=True, type=click.Choice(sorted(ALLOWANCES)), help="What is no failure; repeatable."
+POSITIVE = click.FloatRange(0, min_open=True)
+
+#: The options of all commands that run a program, and of those that do so in their own process.
+LIMITING = (
+    click.option("--faults", type=click.Choice(list(PROFILES)), help="How often things go wrong."),
+    click.option(
+        "--allow", multiple=True, type=click.Choice(sorted(ALLOWANCES)), help="What is no failure; repeatable."
+    ),
+    click.option(
+        "--stall",
+        "stall_s",
+        type=POSITIVE,
+        help="The longest wait of a task of the main host that is no failure, in virtual seconds.",
+    ),
+    click.option("--limit", "limit_s", type=POSITIVE, help="The most virtual seconds of a run; 7200."),
+    click.option("--turns", type=click.IntRange(1), help="The most turns of a run; 1,000,000."),
+    click.option("--real", "real_s", type=POSITIVE, help="The most real seconds of a run; 60."),
 )
-STALL = click.option(
-    "--stall",
-    "stall_s",
-    type=click.FloatRange(0, min_open=True),
-    help="The longest wait of a task of the main host that is no failure, in virtual seconds.",
+RUNNING = (
+    *LIMITING,
+    click.option(
+        "--cpu", type=click.FloatRange(0, 1), help="In how many turns code takes time; 0: it takes none."
+    ),
+    click.option("--tasks", type=click.Choice(TASKS), help="Whose tasks the loops make."),
 )
-LIMIT = click.option(
-    "--limit",
-    "limit_s",
-    type=click.FloatRange(0, min_open=True),
-    help="The most virtual seconds of a run; 7200.",
-)
-TURNS = click.option("--turns", type=click.IntRange(1), help="The most turns of a run; 1,000,000.")
-REAL = click.option(
-    "--real", "real_s", type=click.FloatRange(0, min_open=True), help="The most real seconds of a run; 60."
-)
-CPU = click.option(
-    "--cpu", type=click.FloatRange(0, 1), help="In how many turns code takes time; 0: it takes none."
-)
-TASKS_OPTION = click.option("--tasks", type=click.Choice(TASKS), help="Whose tasks the loops make.")
 STRATEGY = click.option("--strategy", type=click.Choice(list(STRATEGIES)), help="How seeds pick orders.")
 PROGRAM = click.argument("program", metavar="FILE.py[::NAME]")
 TAPE = click.argument("tape", metavar="TAPE_OR_SEED")
@@ -90,6 +91,11 @@ def _usage(command: Callable[..., None]) -> Callable[..., None]:
             sys.exit(INTERRUPTED)
 
     return checked
+
+
+def _with(options: Sequence[Callable[[Any], Any]]) -> Callable[[Any], Any]:
+    """Return a decorator that gives a command several options."""
+    return lambda command: functools.reduce(lambda made, option: option(made), reversed(options), command)
 
 
 def _with_hash_seed(number: int) -> None:
@@ -120,14 +126,7 @@ def _options(target: Target, given: Mapping[str, Any]) -> dict[str, Any]:
     "--first", "--from", "first", type=click.IntRange(0), help="The first seed; 0, or as the test says."
 )
 @click.option("--jobs", type=click.IntRange(1), help="Number of worker processes.")
-@FAULTS
-@ALLOW
-@STALL
-@LIMIT
-@TURNS
-@REAL
-@CPU
-@TASKS_OPTION
+@_with(RUNNING)
 @STRATEGY
 @click.option("--seconds", type=float, help="Stop after so many real seconds.")
 @click.option("--stop-after", type=click.IntRange(1), help="Stop after so many failing seeds; 1.")
@@ -227,14 +226,7 @@ def _open(text: str) -> Tape | int:
 @sim.command()
 @TAPE
 @PROGRAM
-@FAULTS
-@ALLOW
-@STALL
-@LIMIT
-@TURNS
-@REAL
-@CPU
-@TASKS_OPTION
+@_with(RUNNING)
 @STRATEGY
 @click.option("--trace", "path", type=click.Path(path_type=Path), help="Write the trace of the run there.")
 @click.option("--pdb", "debugs", is_flag=True, help="Look at the exception of the finding in the debugger.")
@@ -247,10 +239,7 @@ def replay(tape: str, program: str, path: Path | None, debugs: bool, **given: An
     result = run_once(target.main, seed=opened, trace=path, **options)
     expected = opened.digest if isinstance(opened, Tape) else ""
     if result.failed:
-        report = Report(target.main, seeds=1, failures=[Failure.of(result, options)])
-        report.found[result.findings[0].key] = [result.tape.seed]
-        report.texts[result.findings[0].key] = str(result.findings[0])
-        click.echo(str(report))
+        click.echo(str(Report.of(target.main, Failure.of(result, options))))
     else:
         click.echo(f"No finding; {result.elapsed_s:.6f} virtual seconds, {result.turns} turns.")
     click.echo(f"Digest: {result.digest}")
@@ -265,14 +254,7 @@ def replay(tape: str, program: str, path: Path | None, debugs: bool, **given: An
 @sim.command()
 @TAPE
 @PROGRAM
-@FAULTS
-@ALLOW
-@STALL
-@LIMIT
-@TURNS
-@REAL
-@CPU
-@TASKS_OPTION
+@_with(RUNNING)
 @click.option("--seconds", type=float, default=30.0, help="The most real seconds that it takes; 30.")
 @click.option("--out", type=click.Path(path_type=Path), help="Write the tape there.")
 @_usage
@@ -286,9 +268,7 @@ def shrink(tape: str, program: str, seconds: float, out: Path | None, **given: A
         click.echo("The run has no finding.")
         return
     failure = Failure.of(result, {**options, "faults": result.tape.faults})
-    report = Report(target.main, seeds=1, failures=[failure])
-    report.found[failure.finding.key] = [failure.seed]
-    report.texts[failure.finding.key] = str(failure.finding)
+    report = Report.of(target.main, failure)
     report.shrunk = shrink_failure(target.main, failure, budget_s=seconds)
     click.echo(str(report))
     if out is not None:
@@ -362,12 +342,7 @@ def limits() -> None:
 @click.option("--seconds", type=float, required=True, help="How long, in real seconds.")
 @click.option("--jobs", type=click.IntRange(1), default=1, help="Number of worker processes.")
 @click.option("--batch", type=click.IntRange(1), default=SOAK_BATCH, hidden=True, help="Seeds of a batch.")
-@FAULTS
-@ALLOW
-@STALL
-@LIMIT
-@TURNS
-@REAL
+@_with(LIMITING)
 @_usage
 def soak(folder: Path, program: str | None, seconds: float, jobs: int, batch: int, **given: Any) -> None:
     """Run a program for a long time; go on with the next seed where the last soak in DIR has ended.

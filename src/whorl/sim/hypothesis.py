@@ -43,9 +43,7 @@ class DrawnWorld:
         if not result.failed:
             return result.value
         failure = Failure.of(result, options)
-        report = Report(main, seeds=1, failures=[failure])
-        report.found[failure.finding.key] = [self.seed]
-        report.texts[failure.finding.key] = str(failure.finding)
+        report = Report.of(main, failure)
         if _is_smallest():
             report.shrunk = shrink(program, failure, budget_s=self.shrink_s)
             report.command = f"worlds() again, with the seed {self.seed}; or the tape {{tape}}"

@@ -7,9 +7,8 @@ import importlib
 import importlib._bootstrap
 import random
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from enum import Flag
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +24,7 @@ from whorl.sim.patches.random_state import random_state, set_random_state
 from whorl.sim.patches.sockets import SOCKETS, take_socket_class
 from whorl.sim.patches.threads import THREADS
 from whorl.sim.patches.tls import TLS, seeded_tls
+from whorl.sim.world.options import Patches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,17 +41,6 @@ OLD_AFTER = 4096
 _MISSING = object()
 _find_and_load = importlib._bootstrap._find_and_load  # type: ignore[attr-defined]
 _is_guarded: list[bool] = []
-
-
-class Patches(Flag):
-    """The parts of Python that a world replaces."""
-
-    TIME = 1  #: clocks: `time`, `datetime`
-    CHANCE = 2  #: `random`, `os.urandom`, `uuid`, OpenSSL
-    SOCKETS = 4  #: `socket`, `select`, pipes, descriptors of files
-    THREADS = 8  #: executors, threads, processes, signals
-    FUTURES = 16  #: the hashes of futures and tasks
-    ALL = 31
 
 
 _PARTS: list[tuple[Patches, list[Replacement]]] = [
@@ -160,18 +149,18 @@ def installed(patches: Patches = Patches.ALL) -> Iterator[None]:
 
 
 @contextmanager
-def running(world: World, patches: Patches, tls: str = "seeded") -> Iterator[None]:
+def running(world: World) -> Iterator[None]:
     """Let a world run. Raises RuntimeError inside another one."""
     if RUNNING.world is not None:
         raise RuntimeError("a world runs already; worlds do not run inside each other")
-    chosen = _chosen(patches)
-    with installed(patches):
+    chosen = _chosen(world.options.patches)
+    with installed(world.options.patches):
         RUNNING.world = world
         RUNNING.has_sockets = chosen.has_sockets
         if chosen.has_chance:
             random.seed(world.decisions.base_of("random"))
         try:
-            with seeded_tls(tls if chosen.has_chance else "real"):
+            with seeded_tls(world) if chosen.has_chance else nullcontext():
                 yield
         finally:
             RUNNING.world = None

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
-#: How a world treats TLS: by OpenSSL with chance of the seed, or by OpenSSL as it is.
-WAYS = ("seeded", "real")
+    from whorl.sim.world.world import World
 
 _BYTES = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_ubyte), ctypes.c_int)
 _STATUS = ctypes.CFUNCTYPE(ctypes.c_int)
@@ -94,15 +93,9 @@ class _Chance:
 _CHANCE = _Chance()
 
 
-def seeded_tls(way: str) -> AbstractContextManager[None]:
-    """Let the world that runs decide the chance of TLS for the time of a `with` block.
-
-    Raises ValueError for a way that there is not.
-    """
-    if way not in WAYS:
-        raise ValueError(f"tls is one of {', '.join(WAYS)}, not {way!r}")
-    world = RUNNING.world
-    if world is None or way == "real" or _CHANCE.library() is None:
+def seeded_tls(world: World) -> AbstractContextManager[None]:
+    """Let a world decide the chance of TLS for the time of a `with` block, if its options say so."""
+    if world.options.tls == "real" or _CHANCE.library() is None:
         return nullcontext()
     return _CHANCE.seeded(world.decisions.rng)
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from whorl.sim.running.options import RunOptions
 from whorl.sim.running.run import Main, run_with
 from whorl.sim.running.verify import Difference, verify
+from whorl.sim.world.options import RunOptions
 
 #: One seed in so many is run twice.
 VERIFIED = 50

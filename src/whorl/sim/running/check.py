@@ -15,11 +15,11 @@ from whorl.sim.chance.decisions import Place
 from whorl.sim.chance.strategies import Delay
 from whorl.sim.chance.tape import Tape
 from whorl.sim.running.batches import Outcome, outcomes
-from whorl.sim.running.options import RunKeywords, RunOptions
 from whorl.sim.running.report import Report, program_of
 from whorl.sim.running.result import Result
 from whorl.sim.running.run import Main, run_with
 from whorl.sim.running.shrink import Failure, shrink
+from whorl.sim.world.options import RunKeywords, RunOptions
 from whorl.sim.world.world import Finding
 
 _real_clock = time.perf_counter  # bound before any world replaces it

@@ -53,6 +53,12 @@ class Report:
     stopped: str = ""  #: why not all seeds were run; empty: they were
     command: str = ""  #: what replays the first failure, if a front end knows better than the report
 
+    @staticmethod
+    def of(main: Any, failure: Failure) -> Report:
+        """Return the report of one `failure` of `main`."""
+        key, finding = failure.finding.key, failure.finding
+        return Report(main, 1, found={key: [failure.seed]}, texts={key: str(finding)}, failures=[failure])
+
     @property
     def failed(self) -> bool:
         """The answer to whether something went wrong in any run."""

@@ -17,16 +17,18 @@ from whorl.sim.chance.decisions import Decisions
 from whorl.sim.chance.strategies import taking_turns
 from whorl.sim.chance.tape import HASH_SEED, Tape, tape_of
 from whorl.sim.errors import Diverged, ParallelThreads, RunEnded, Subinterpreter, Unsimulated
-from whorl.sim.patches.installed import Patches, running
+from whorl.sim.patches.installed import running
 from whorl.sim.patches.random_state import random_state, words_drawn
-from whorl.sim.running.options import RunKeywords, RunOptions
 from whorl.sim.running.result import Result
 from whorl.sim.running.trace import write_trace
 from whorl.sim.wire.timeline import SECOND
-from whorl.sim.world.options import WorldKeywords, WorldOptions
+from whorl.sim.world.options import Patches, RunKeywords, RunOptions
 from whorl.sim.world.world import World
 
 T = TypeVar("T")
+
+#: The options that a world without a program of its own has not.
+_OF_RUNS = {"strategy", "trace", "thinned", "variant", "asks"}
 
 #: A program for a world: a coroutine function that takes the world, or nothing.
 Main = Callable[..., Coroutine[Any, Any, T]]
@@ -80,10 +82,9 @@ def run_with(main: Main[T], seed: int | Tape, options: RunOptions) -> Result[T]:
         options = replace(options, faults=seed.faults)
     if options.trace is not None:
         options = replace(options, keeps_calls=True)
-    decisions = _decisions(seed, options)
-    with _opened(World(decisions, options, drives_main=True), options.patches, options.tls) as world:
+    with _opened(World(_decisions(seed, options), options, drives_main=True)) as world:
         value = _live(world, main, takes_world)
-    result = _result(value, world, options)
+    result = _result(value, world)
     if options.trace is not None:
         write_trace(result, options.trace)
     return result
@@ -99,14 +100,14 @@ def _decisions(seed: int | Tape, options: RunOptions) -> Decisions:
     return decisions
 
 
-def _result(value: T | None, world: World, options: RunOptions) -> Result[T]:
+def _result(value: T | None, world: World) -> Result[T]:
     decisions, digest = world.decisions, world.digest.value()
     return Result(
         value=value,
         findings=world.findings,
         remarks=world.remarks,
         digest=digest,
-        tape=Tape(world.seed, dict(decisions.taken), options.faults, digest, HASH_SEED),
+        tape=Tape(world.seed, dict(decisions.taken), world.options.faults, digest, HASH_SEED),
         elapsed_s=world.timeline.now / SECOND,
         turns=world.turns,
         reached=world.reached,
@@ -143,32 +144,31 @@ def _takes_world(main: Callable[..., Any]) -> bool:
 def open_world(
     seed: int | Decisions = 0,
     *,
-    patches: Patches = Patches.ALL,
-    tls: str = "seeded",
     drives_main: bool = False,
-    **options: Unpack[WorldKeywords],
+    **options: Unpack[RunKeywords],
 ) -> AbstractContextManager[World]:
     """Open a world for the time of a `with` block, for code that runs a loop by itself.
 
     `world.main.loop` is the loop to run, by `run_until_complete` or by a test framework. While it sleeps, the
-    world goes on. The options are those of `run`. Raises RuntimeError inside another world, ParallelThreads
-    in a Python without the interpreter's lock, and Subinterpreter in a subinterpreter.
+    world goes on. Options are those of `run`, but for those of its decisions and its trace. Raises RuntimeError
+    inside another world, ParallelThreads in a Python without the interpreter's lock, and Subinterpreter in a
+    subinterpreter.
     """
+    if given := _OF_RUNS & options.keys():
+        raise TypeError(f"only `run` has the option {min(given)!r}")
     decisions = seed if isinstance(seed, Decisions) else Decisions(seed)
-    world = World(decisions, WorldOptions(**options), drives_main=drives_main)
-    return _opened(world, patches, tls)
+    return _opened(World(decisions, RunOptions(**options), drives_main=drives_main))
 
 
 @contextmanager
-def _opened(world: World, patches: Patches, tls: str) -> Iterator[World]:
+def _opened(world: World) -> Iterator[World]:
     if not getattr(sys, "_is_gil_enabled", lambda: True)():
         raise ParallelThreads("a world was opened without the interpreter's lock")
     if not _IN_MAIN_INTERPRETER:
         raise Subinterpreter("a world was opened in a subinterpreter")
-    world.digest.takes_lengths = tls == "real"
-    with running(world, patches, tls):
+    with running(world):
         world.begin()
-        if Patches.CHANCE in patches:
+        if Patches.CHANCE in world.options.patches:
             world.random_start = random_state()
         try:
             yield world

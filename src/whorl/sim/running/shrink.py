@@ -15,9 +15,9 @@ from typing import Any
 
 from whorl.sim.chance.decisions import Place
 from whorl.sim.chance.tape import Tape
-from whorl.sim.running.options import RunOptions
 from whorl.sim.running.result import Result
 from whorl.sim.running.run import Main, run_with
+from whorl.sim.world.options import RunOptions
 from whorl.sim.world.world import Finding
 
 #: The parts of the decisions that a sparse search makes calm, in turns.

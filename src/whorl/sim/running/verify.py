@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any
 
-from whorl.sim.running.options import RunOptions
 from whorl.sim.running.result import Result
 from whorl.sim.running.run import Main, run_with
+from whorl.sim.world.options import RunOptions
 
 #: What lies in memory during the second run, so that its objects have other addresses.
 BALLAST = 5003

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from whorl.sim.wire.names import Names
     from whorl.sim.wire.timeline import Timeline
     from whorl.sim.world.network import Network
+    from whorl.sim.world.options import RunOptions
 
 
 class Surroundings(Protocol):
@@ -54,7 +55,7 @@ class Surroundings(Protocol):
     random_calls: int
     main: Any
     programs: dict[str, Any]
-    tasks: str
+    options: RunOptions
 
     def find(self, kind: str, text: str, *, host: str = "") -> None: ...
     def acting_as(self, host: Any) -> AbstractContextManager[None]: ...
@@ -126,7 +127,7 @@ class Host(HostTurns):
         self.network.add(self)
         self.disk.opener = self._open_file
         with world.acting_as(self):
-            self.loop: SimLoop = OwnTasksLoop(self) if world.tasks == "compiled" else SimLoop(self)
+            self.loop: SimLoop = OwnTasksLoop(self) if world.options.tasks == "compiled" else SimLoop(self)
             self.epoll: Epoll = self.kernel.epoll
             self.driver: Any = HostDriver(self.loop) if self.is_driven else None
             self.loop.keep_clock()

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from whorl.sim.chance.decisions import Decisions
     from whorl.sim.process.program import ProgramMain
-    from whorl.sim.world.options import WorldOptions
+    from whorl.sim.world.options import RunOptions
 
 #: So many lines of the log of a run are kept.
 LOG_LINES = 1000
@@ -118,15 +118,16 @@ class World(Turns, Conditions):
     main: Host
     current: Host
 
-    def __init__(self, decisions: Decisions, options: WorldOptions, *, drives_main: bool) -> None:
+    def __init__(self, decisions: Decisions, options: RunOptions, *, drives_main: bool) -> None:
         """Make a world without hosts; `begin` makes the main one."""
         decisions.clock = timeline = Timeline()
         limit = round(options.limit_s * SECOND)
         Turns.__init__(self, decisions, timeline, limit, options.turns, options.real_s)
         self.seed: int = decisions.seed
+        self.options: RunOptions = options
         self.faults: Faults = with_cpu(drawn(options.faults, decisions), options.cpu)
-        self.tasks: str = options.tasks  # whose the loops make
         self.digest: Digest = Digest(options.keeps_calls)
+        self.digest.takes_lengths = options.tls == "real"
         self.net: Network = Network(decisions, self.timeline, self.faults, options.net)
         if options.keeps_calls:
             self.net.packets = Packets(task_name)
