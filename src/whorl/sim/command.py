@@ -45,7 +45,10 @@ POSITIVE = click.FloatRange(0, min_open=True)
 LIMITING = (
     click.option("--faults", type=click.Choice(list(PROFILES)), help="How often things go wrong."),
     click.option(
-        "--allow", multiple=True, type=click.Choice(sorted(ALLOWANCES)), help="What is no failure; repeatable."
+        "--allow",
+        multiple=True,
+        type=click.Choice(sorted(ALLOWANCES)),
+        help="What is no failure; repeatable.",
     ),
     click.option(
         "--stall",

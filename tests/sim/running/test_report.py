@@ -14,7 +14,7 @@ import pytest
 from tests.sim.running import programs
 from whorl import sim
 from whorl.sim.chance.faults import EDGE, GRID, RANDOM
-from whorl.sim.running.words import in_words, wording
+from whorl.sim.running.explain import in_words, wording
 
 
 def shown(main: object = programs.chooses_seven) -> str:

@@ -142,7 +142,7 @@ def with_cpu(faults: Faults, cpu: Cpu | None) -> Faults:
     return faults if rate is None else replace(faults, cpu=rate)
 
 
-class Pace:
+class CpuModel:
     """The time that the turns of a run's loops take. Each seed draws a model and a rate."""
 
     def __init__(self, decisions: Decisions, rate: float, wanted: str | None = None) -> None:

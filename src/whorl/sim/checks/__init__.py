@@ -1,1 +1,1 @@
-"""Checks of a run: conditions, histories that must be linearizable, and remains at the end."""
+"""Checks of a run: conditions, histories that must be linearizable, and leaks at the end."""

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from whorl.formats.units import count
+from whorl.sim.running.explain import in_words
 from whorl.sim.running.result import SimulationFailed
 from whorl.sim.running.shrink import Failure
 from whorl.sim.running.verify import Difference
-from whorl.sim.running.words import in_words
 
 #: How many lines of a story, of a log and of decisions a report shows; the longest tape in a command.
 STORY_LINES = 20

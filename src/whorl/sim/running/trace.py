@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from whorl.sim.files.packets import Packet
+from whorl.sim.running.explain import in_words
 from whorl.sim.running.result import Result
-from whorl.sim.running.words import in_words
 
 FORMAT = 1
 

@@ -21,7 +21,7 @@ REORDER_SPANS = 4
 
 
 @dataclass(frozen=True)
-class Quality:
+class LinkProfile:
     """The latency, the losses and the limits of a line. Times in nanoseconds, rates from 0 to 1."""
 
     shortest: int = 200_000  #: the least latency
@@ -38,7 +38,7 @@ class Quality:
 class Line:
     """One direction between two hosts."""
 
-    def __init__(self, decisions: Decisions, name: str, quality: Quality) -> None:
+    def __init__(self, decisions: Decisions, name: str, quality: LinkProfile) -> None:
         self.name: str = name
         self._set_up(quality)
         self.blocked: int = 0  # how many partitions cut it
@@ -52,15 +52,15 @@ class Line:
         self._free_at = 0  # when the line has sent what it was given, if its bandwidth is limited
 
     @property
-    def quality(self) -> Quality:
+    def quality(self) -> LinkProfile:
         """The latency, the losses and the limits of the line, as they were set last."""
         return self._quality
 
     @quality.setter
-    def quality(self, quality: Quality) -> None:
+    def quality(self, quality: LinkProfile) -> None:
         self._set_up(quality)
 
-    def _set_up(self, quality: Quality) -> None:
+    def _set_up(self, quality: LinkProfile) -> None:
         """Keep each part of a quality, as each packet asks for some."""
         self._quality = quality
         self.idle: int = quality.idle

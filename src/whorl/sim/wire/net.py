@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from whorl.sim.chance.faults import Faults
-from whorl.sim.wire.line import Quality
+from whorl.sim.wire.line import LinkProfile
 from whorl.sim.wire.timeline import SECOND
 
 #: The smallest packet that every host has to take (RFC 791).
@@ -47,10 +47,10 @@ class Net:
         return self.latency if isinstance(self.latency, tuple) else (self.latency, self.latency)
 
     @lru_cache(maxsize=_KEPT)  # noqa: B019  # one of the few networks of a process is no loss
-    def quality(self, faults: Faults) -> Quality:
+    def quality(self, faults: Faults) -> LinkProfile:
         """Return what such a line does to packets in a world with faults."""
         shortest, longest = (round(seconds * SECOND) for seconds in self.bounds())
-        return Quality(
+        return LinkProfile(
             shortest=shortest,
             longest=longest,
             varies=faults.latency,

@@ -10,14 +10,14 @@ from whorl.aio.runners.host_driver import HostDriver
 from whorl.sim.errors import HostDied
 from whorl.sim.files.disk import Disk
 from whorl.sim.files.file import unreferenced
-from whorl.sim.files.silence import lose_power
+from whorl.sim.files.half_open import lose_power
 from whorl.sim.process.disk_stream import open_file
-from whorl.sim.process.grave import Grave
 from whorl.sim.process.kernel import SimKernel
 from whorl.sim.process.loop import SimLoop
 from whorl.sim.process.process import SimProcess, temporary_failure
 from whorl.sim.process.tasks import OwnTasksLoop
 from whorl.sim.process.threads import SimThreads
+from whorl.sim.process.zombies import Zombies
 from whorl.sim.wire.clock import LOOK_NS
 from whorl.sim.wire.names import family_of
 from whorl.sim.wire.ports import FIRST_PORT, LAST_PORT, PortTable, own_address
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from whorl.sim.chance.decisions import Decisions, Stream
-    from whorl.sim.chance.faults import Faults, Pace
+    from whorl.sim.chance.faults import CpuModel, Faults
     from whorl.sim.files.epoll import Epoll
     from whorl.sim.process.digest import Digest
     from whorl.sim.wire.names import Names
@@ -47,7 +47,7 @@ class Surroundings(Protocol):
     timeline: Timeline
     digest: Digest
     faults: Faults
-    pace: Pace
+    cpu_model: CpuModel
     names: Names
     hosts: Any
     has_ended: bool
@@ -84,7 +84,7 @@ class Host(HostTurns):
         drift_ppm: float,
         is_driven: bool,
     ) -> None:
-        super().__init__(name, world.timeline, world.pace, round(skew_s * SECOND), drift_ppm / 1e6)
+        super().__init__(name, world.timeline, world.cpu_model, round(skew_s * SECOND), drift_ppm / 1e6)
         self.world = world
         self.address = address
         self.addresses: tuple[str, ...] = (address,)
@@ -94,7 +94,7 @@ class Host(HostTurns):
         self._max_files = max_files
         self.is_driven = is_driven
         self._lives = 0
-        self.graves: list[Grave] = []
+        self.zombies: list[Zombies] = []
         self.disk: Disk = Disk(self.real_time, world.decisions.stream(f"{name}/disk/power"))
         self._waiters: dict[asyncio.Future[Any], None] = {}  # of `run`, on other hosts
 
@@ -154,7 +154,7 @@ class Host(HostTurns):
         self.pending_signals.clear()
         files = self.kernel.table.take_all()
         tasks = list(asyncio.all_tasks(self.loop))
-        self.graves.append(Grave(self.loop, tasks, list(files.values()), self.process.children.bury()))
+        self.zombies.append(Zombies(self.loop, tasks, list(files.values()), self.process.children.bury()))
         waiters, self._waiters = self._waiters, {}
         for waiter in waiters:
             _fail(waiter, HostDied(f"host {self.name} {reason}"))
@@ -371,9 +371,9 @@ class Host(HostTurns):
         """Close the loops of all lives; the world has ended."""
         if not self.is_dead:
             self._end("has ended")
-        for grave in self.graves:
-            grave.close()
-        self.graves.clear()
+        for zombies in self.zombies:
+            zombies.close()
+        self.zombies.clear()
 
 
 def _copy_result(task: asyncio.Task[Any], done: asyncio.Future[Any]) -> None:

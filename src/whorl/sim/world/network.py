@@ -6,8 +6,8 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from whorl.sim.files.silence import watch_silence
-from whorl.sim.wire.line import Line, Quality
+from whorl.sim.files.half_open import probe_later
+from whorl.sim.wire.line import Line, LinkProfile
 from whorl.sim.wire.net import Net
 from whorl.sim.wire.ports import is_ipv6
 from whorl.sim.wire.timeline import MICROSECOND, SECOND
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from whorl.sim.wire.timeline import Timeline
 
 #: Packets of a host to itself.
-LOOPBACK = Quality(shortest=20 * MICROSECOND, longest=200 * MICROSECOND, varies=0.1)
+LOOPBACK = LinkProfile(shortest=20 * MICROSECOND, longest=200 * MICROSECOND, varies=0.1)
 
 
 @cache
-def _loopback(varies: float) -> Quality:
+def _loopback(varies: float) -> LinkProfile:
     return replace(LOOPBACK, varies=varies)
 
 
@@ -76,7 +76,7 @@ class Network:
         self._lines: dict[tuple[str, str], Line] = {}
         self._partitions: list[Partition] = []
         self._connections: list[tuple[StreamSocket, StreamSocket]] = []
-        self.quality: Quality = net.quality(faults)
+        self.quality: LinkProfile = net.quality(faults)
         self._resets = decisions.stream("network/reset")
         self.packets: Packets | None = None  # what all lines carried, if a trace is to show it
 
@@ -188,7 +188,7 @@ class Network:
         for pair in self._connections:
             for end in pair:
                 if end.outgoing is not None and end.outgoing.line in lines:
-                    watch_silence(end)
+                    probe_later(end)
         self._partitions.append(cut)
         return cut
 
@@ -227,10 +227,10 @@ class Network:
             ours, theirs = (client, server) if client.machine.name == _name(a) else (server, client)
             for channel in (ours.outgoing, ours.incoming):
                 if channel is not None:
-                    channel.line = Line(self._decisions, f"{_name(a)}-{_name(b)}/gone", Quality())
+                    channel.line = Line(self._decisions, f"{_name(a)}-{_name(b)}/gone", LinkProfile())
                     channel.line.blocked = 1
             ours.fail(104)
-            watch_silence(theirs)
+            probe_later(theirs)
         return len(found)
 
     def _pairs(self, a: Any, b: Any) -> list[tuple[StreamSocket, StreamSocket]]:

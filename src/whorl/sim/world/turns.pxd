@@ -62,7 +62,7 @@ cdef class Turns:
     cdef public int64_t limit
     cdef public int64_t look_at
     cdef public object main
-    cdef public list rota
+    cdef public list run_order
     cdef public Timeline timeline
     cdef public int64_t turns
     cdef public int64_t turns_limit

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from whorl.sim.chance.decisions import Decisions, Stream
-    from whorl.sim.chance.faults import Pace
+    from whorl.sim.chance.faults import CpuModel
     from whorl.sim.files.epoll import Epoll
     from whorl.sim.wire.timeline import Timeline
 
@@ -45,12 +45,12 @@ _real_clock = time.perf_counter  # bound before any world replaces it
 class HostTurns(HostClock):
     """A host, as it takes turns."""
 
-    def __init__(self, name: str, timeline: Timeline, pace: Pace, skew: int, drift: float) -> None:
+    def __init__(self, name: str, timeline: Timeline, cpu_model: CpuModel, skew: int, drift: float) -> None:
         """Begin `skew` nanoseconds ahead of the real time, and gain `drift` of all that passes."""
         HostClock.__init__(self, timeline, skew, drift)
         self.name: str = name
-        self.model: int = pace.model  # how the time of turns is drawn
-        self.rate: float = pace.rate  # how often a turn takes time
+        self.model: int = cpu_model.model  # how the time of turns is drawn
+        self.rate: float = cpu_model.rate  # how often a turn takes time
         self.cpu: Stream = None  # type: ignore[assignment]  # of the decisions about that
         self.epoll: Epoll = None  # type: ignore[assignment]  # the one of the loop
         self.loop: Any = None
@@ -155,7 +155,7 @@ class Turns:
         self.decisions: Decisions = decisions
         self.timeline: Timeline = timeline
         self.hosts: dict[str, Any] = {}
-        self.rota: list[Any] = []  # the same hosts
+        self.run_order: list[Any] = []  # the same hosts
         self.main: Any = None  # the host of the program
         self.current: Any = None  # whose code runs
         self.conditions: list[Callable[[], None]] = []  # checked after each turn
@@ -187,9 +187,9 @@ class Turns:
         timeline = self.timeline
         now = timeline.now
         first, ready, following = None, None, until
-        if len(self.rota) != len(self.hosts):
-            self.rota = list(self.hosts.values())
-        for host in self.rota:
+        if len(self.run_order) != len(self.hosts):
+            self.run_order = list(self.hosts.values())
+        for host in self.run_order:
             due = host.next_time()
             if due > now:
                 following = min(following, due)
@@ -228,7 +228,7 @@ class Turns:
         """Return whether an event is due by a time, or a loop waits for it; else a turn takes so long."""
         if self.timeline.next_time() <= due:
             return True
-        for host in self.rota:
+        for host in self.run_order:
             if host.deadline == due:
                 return True
         return False

@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from whorl.sim.chance.faults import Faults, Pace, drawn, with_cpu
+from whorl.sim.chance.faults import CpuModel, Faults, drawn, with_cpu
 from whorl.sim.checks.conditions import Conditions
-from whorl.sim.checks.remains import being_left, open_descriptors, swallowed_cancellations
+from whorl.sim.checks.leaks import being_left, open_descriptors, swallowed_cancellations
 from whorl.sim.errors import Deadlock, Unsimulated
 from whorl.sim.files.packets import Packets
 from whorl.sim.process.digest import Digest, task_name
@@ -40,7 +40,7 @@ LOG_LINES = 1000
 #: So many cancelled tasks are looked at when a run ends.
 MOST_CANCELLED = 1000
 
-#: So many of the remains of one kind are shown.
+#: So many texts of one kind are shown.
 _MOST = 5
 
 #: What asyncio tells the exception handler when a process has no descriptors left; then it tries again.
@@ -60,9 +60,9 @@ def quiet_finalizers() -> Iterator[None]:
         sys.unraisablehook = former
 
 
-def _listed(remains: list[str]) -> str:
-    more = [f"{len(remains) - _MOST} more"] if len(remains) > _MOST else []
-    return "; ".join([*remains[:_MOST], *more])
+def _listed(texts: list[str]) -> str:
+    more = [f"{len(texts) - _MOST} more"] if len(texts) > _MOST else []
+    return "; ".join([*texts[:_MOST], *more])
 
 
 class _Acting:
@@ -138,7 +138,9 @@ class World(Turns, Conditions):
         self.notes: list[tuple[int, str, dict[str, Any]]] = []
         self.reached: set[str] = set()
         self.has_ended: bool = False
-        self.pace: Pace = Pace(decisions, self.faults.cpu, options.cpu.model if options.cpu else None)
+        self.cpu_model: CpuModel = CpuModel(
+            decisions, self.faults.cpu, options.cpu.model if options.cpu else None
+        )
         self._set_up_conditions()
         self._waits: Waits | None = None
         if options.stall_s is not None:
@@ -348,8 +350,8 @@ class World(Turns, Conditions):
         host = self.main
         known = self._expected | host.loop.closing_descriptors()
         left = open_descriptors(host.kernel.table, known, host.made_at)
-        if remains := [*self.lost_sockets, *left]:
-            text = f"descriptors were not closed: {_listed(remains)}"
+        if leaks := [*self.lost_sockets, *left]:
+            text = f"descriptors were not closed: {_listed(leaks)}"
             if "leaks" in self.allowed:
                 self.remark(text)
             else:
@@ -375,7 +377,7 @@ class World(Turns, Conditions):
             self.cancelled.clear()
             # Break the circles that hold the loops and their tasks: those of later worlds count them.
             self.hosts = {}
-            self.rota.clear()
+            self.run_order.clear()
             self.net.close()
             self.decisions.forget_streams()
             self.main = self.current = None  # type: ignore[assignment]

@@ -1,4 +1,4 @@
-"""The remains of a life: the loop of a process that has ended, and its tasks.
+"""The zombies of a life: the loop of a process that has ended, and its tasks.
 
 They are kept until the world ends, so that nothing of them runs in it: no `finally`, no finalizer.
 """
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from whorl.sim.process.loop import SimLoop
 
 
-class Grave(NamedTuple):
+class Zombies(NamedTuple):
     """A loop that runs no more, with its tasks and files, and the coroutines of programs that were killed."""
 
     loop: SimLoop

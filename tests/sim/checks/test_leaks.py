@@ -107,7 +107,7 @@ def test_socket_that_was_collected_is_found() -> None:
     (text,) = _findings(main)
     line = main.__code__.co_firstlineno + 1
     assert "<SimSocket fd=" in text
-    assert f"test_remains.py:{line} in main" in text
+    assert f"test_leaks.py:{line} in main" in text
 
 
 def test_pipe_of_a_child_that_nobody_waits_for_is_found() -> None:

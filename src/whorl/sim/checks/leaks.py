@@ -1,4 +1,4 @@
-"""The remains of a run: what nobody closed, and cancellations that were swallowed."""
+"""The leaks of a run: what nobody closed, and cancellations that were swallowed."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Peers that became silent: connections that one side has forgotten, and how the other side finds out.
+"""Half-open connections: one side has forgotten them, and the other finds out by and by.
 
-While all is well, nobody asks anything. A power cut or a cut line begins the questions of SO_KEEPALIVE.
+While all is well, nobody asks anything. A power cut or a cut line begins the probes of SO_KEEPALIVE.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ def lose_power(file: File) -> None:
     outgoing.drop_more()
     peer = incoming.sender
     if isinstance(peer, StreamSocket) and peer.machine is not file.machine:
-        watch_silence(peer)
+        probe_later(peer)
 
 
-def watch_silence(sock: StreamSocket) -> None:
+def probe_later(sock: StreamSocket) -> None:
     """Ask now and then whether the peer is still there, if SO_KEEPALIVE is set."""
     incoming, outgoing = sock.incoming, sock.outgoing
     if incoming is None or outgoing is None or not sock.is_set(socket.SOL_SOCKET, socket.SO_KEEPALIVE):
@@ -63,7 +63,7 @@ def _probe(sock: StreamSocket, heard: int, count: int) -> None:
         return
     is_waiting = outgoing.is_unanswered()  # Then the packet that is sent again asks.
     if _heard(sock) > heard and not is_waiting:
-        watch_silence(sock)
+        probe_later(sock)
         return
     peer = incoming.sender
     if outgoing.line.blocked or peer is None or peer.machine.is_off:
