@@ -150,7 +150,7 @@ def open_world(
     """Open a world for the time of a `with` block, for code that runs a loop by itself.
 
     `world.main.loop` is the loop to run, by `run_until_complete` or by a test framework. While it sleeps, the
-    world goes on. Options are those of `run`, but for those of its decisions and its trace. Raises RuntimeError
+    world goes on. Options are those of `run`, without those of a strategy and a trace. Raises RuntimeError
     inside another world, ParallelThreads in a Python without the interpreter's lock, and Subinterpreter in a
     subinterpreter.
     """
