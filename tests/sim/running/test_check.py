@@ -7,11 +7,11 @@ import os
 from typing import Any
 
 import pytest
-from whorl.sim.running.options import RunOptions
 
 from tests.sim.running import programs
 from whorl import sim
 from whorl.sim.running.batches import Outcome, outcomes
+from whorl.sim.world.options import RunOptions
 
 
 def test_a_program_without_a_bug_has_no_finding() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import errno
+import inspect
 import socket
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from whorl.aio.futures.future import Future
 from whorl.aio.futures.task import Task
 from whorl.sim.running.shrink import drop_one
 from whorl.sim.running.trace import read_trace
+from whorl.sim.world.options import RunKeywords, RunOptions
 
 SEEDS = range(30)
 
@@ -215,3 +218,36 @@ def test_the_command_of_a_report_names_the_options_of_the_run() -> None:
     assert "cpu=None" in command(cpu=None)
     assert "tasks='compiled'" in command(tasks="compiled")
     assert "net=Net(latency=0.1" in command(net=sim.Net(latency=0.1))
+
+
+@pytest.mark.parametrize("call", [sim.run, sim.check, sim.replay])
+def test_options_with_unknown_names_are_refused(call: Any) -> None:
+    with pytest.raises(TypeError, match="'colour'"):
+        call(round_trip, **{"tape": 0} if call is sim.replay else {}, colour="red")
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"faults": "wild"}, "there is no profile 'wild'"),
+        ({"allow": {"everything"}}, "allow has 'everything'"),
+        ({"stall_s": -1.0}, "stall_s must be"),
+        ({"tasks": "green"}, "tasks must be one of"),
+        ({"tls": "none"}, "tls is one of"),
+    ],
+)
+def test_wrong_options_are_refused_before_any_run(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        sim.check(round_trip, seeds=0, **options)
+
+
+def test_open_world_refuses_the_options_of_a_run_of_its_own() -> None:
+    with pytest.raises(TypeError, match="only `run` has the option 'trace'"):
+        sim.open_world(trace="trace")
+
+
+def test_the_signature_of_run_names_each_option() -> None:
+    options = set(inspect.signature(sim.run).parameters) - {"main", "seed"}
+    assert (
+        options == {each.name for each in dataclasses.fields(RunOptions)} == set(RunKeywords.__annotations__)
+    )

@@ -33,7 +33,7 @@ def being_left(table: DescriptorTable, closing_fds: set[int], now: int) -> set[i
     return left
 
 
-def open_descriptors(table: DescriptorTable, known: set[int], made_at: Mapping[int, str]) -> list[str]:
+def open_descriptors(table: DescriptorTable, known: frozenset[int], made_at: Mapping[int, str]) -> list[str]:
     """Return a text for each descriptor that is open and not known.
 
     `made_at` has the lines that made sockets, by descriptor.

@@ -99,7 +99,7 @@ class Report:
         changed = first.options.changed()
         allow, cpu = sorted(changed.pop("allow", ())), first.options.cpu
         if target is None or "net" in changed or (cpu is not None and cpu.model is not None):
-            shown = {"faults": faults, "allow": allow}
+            shown: dict[str, Any] = {"faults": faults, "allow": allow}
             shown |= {name: changed.get(name) for name in _NAMED}
             given = [f"{name}={value!r}" for name, value in shown.items() if value]
             given += [f"{name}={changed[name]!r}" for name in ("cpu", "net") if name in changed]
