@@ -25,22 +25,14 @@ _NOT_OURS = "BaseException, Exception, Enum, IntEnum, IntFlag, int, object, str,
 def public_names(module_name: str) -> dict[str, Any]:
     """Return the public objects of a module by their names, without the modules among them."""
     module = importlib.import_module(module_name)
-    names = list(getattr(module, "__all__", [])) or _own_names(module)
+    own = [name for name, thing in vars(module).items() if getattr(thing, "__module__", "") == module_name]
+    names = getattr(module, "__all__", own)
     things = {name: getattr(module, name) for name in [*names, *EXPORTERS.get(module_name, ())]}
     return {
         name: thing
         for name, thing in things.items()
         if not isinstance(thing, ModuleType) and not name.startswith("_")
     }
-
-
-def _own_names(module: ModuleType) -> list[str]:
-    """Return the public names that a module without a list of exports defines itself."""
-    return [
-        name
-        for name, thing in vars(module).items()
-        if not name.startswith("_") and getattr(thing, "__module__", None) == module.__name__
-    ]
 
 
 def public_methods(thing: type) -> dict[str, Any]:
