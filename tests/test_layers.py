@@ -68,7 +68,7 @@ KNOWS_ASYNCIO = ("aio", "whorl.aio", "whorl.import_path", "whorl.launcher", "ins
 KNOWS_PYTEST = ("whorl.inspector.pytest_plugin", "whorl.sim.pytest_plugin")
 KNOWS_HYPOTHESIS = ("whorl.sim.hypothesis",)
 KNOWS_EXPORTER = {
-    "prometheus_client": ("whorl.inspector.prometheus",),
+    "prometheus_client": ("whorl.inspector.prometheus", "whorl.inspector.views.exposition"),
     "opentelemetry": ("whorl.inspector.opentelemetry",),
 }
 KNOWS_CLICK = (
