@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from build_tools.environments import EnvironmentProblem, ensure
-from build_tools.extensions import CONFIGS, run_time, tag
+from build_tools.extensions import CONFIGS, run_time
 from build_tools.sources import ROOT, SOURCES
 
 
@@ -63,9 +63,8 @@ def _whorl_for(python: Path, build: str, config: str) -> Path:
     if build == "pure":
         return SOURCES
     command = [str(python), "-m", "build_tools.tree", "--config", config]
-    if subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL).returncode:
-        sys.exit(1)
-    return ROOT / "build" / f"{tag()}-{config}"
+    answer = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    return Path(answer.stdout.strip()) if answer.returncode == 0 else sys.exit(1)
 
 
 if __name__ == "__main__":

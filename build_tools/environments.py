@@ -18,8 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from build_tools.extensions import tag
-from build_tools.locks import alone_in
-from build_tools.sources import ROOT
+from build_tools.sources import ROOT, alone_in
 
 # Whorl is built and tested without these where they cannot be installed; what needs them is skipped, aloud.
 DISPENSABLE_EXTRAS = ("frameworks", "jupyter", "bench", "peers", "programs", "recipes", "types")
@@ -37,7 +36,7 @@ def ensure(extras: Sequence[str]) -> Path:
         _make_if_stale(folder)
         for extra in extras:
             _install_extra(folder, extra)
-    return _interpreter(folder)
+    return folder / "bin" / "python"
 
 
 def missing_packages() -> dict[str, str]:
@@ -89,7 +88,7 @@ def _install_what_can_be(folder: Path, requirements: Sequence[str]) -> None:
 
 def _pip_install(folder: Path, requirements: Sequence[str]) -> str:
     """Install `requirements` if there are wheels or they can be compiled; returns what went wrong, or ''."""
-    command = [str(_interpreter(folder)), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    command = [f"{folder}/bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     answer = subprocess.run(
         [*command, "--prefer-binary", *requirements], env=environment, capture_output=True, text=True
@@ -102,10 +101,6 @@ def _requirements() -> dict[str, list[str]]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     always = [*project["build-system"]["requires"], *project["project"]["dependencies"]]
     return {"build": always, **project["project"]["optional-dependencies"]}
-
-
-def _interpreter(folder: Path) -> Path:
-    return folder / "bin" / "python"
 
 
 def _say(line: str) -> None:

@@ -17,15 +17,14 @@ import sys
 import sysconfig
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
 from build_tools import linking
-from build_tools.locks import alone_in
-from build_tools.sources import ROOT, Module, inputs
+from build_tools.sources import ROOT, Module, alone_in, inputs
 
 JOBS = os.cpu_count() or 1
 NAME = "whorl._compiled"
@@ -50,14 +49,6 @@ _DIRECTIVES = {
 }
 _CHECKS = {"boundscheck": "True", "wraparound": "True", "nonecheck": "True", "overflowcheck": "True"}
 
-DIRECTIVES = {
-    "release": _DIRECTIVES,
-    "checked": _DIRECTIVES | _CHECKS,
-    "sanitized": _DIRECTIVES,
-    "tsan": _DIRECTIVES,
-    "recording": _DIRECTIVES,
-    "profiled": _DIRECTIVES,
-}
 IMPORTS = "-DPyImport_ImportModule=whorl_import_module"  # which NAMES_SOURCE has
 # What Python looks for in the shared object, and a test.
 EXPORTS = "{ global: PyInit__compiled; whorl_import_module; local: *; };\n"
@@ -89,6 +80,13 @@ OPTIONS = {
         LINK_TIME,
     ],
 }
+LINK_OPTIONS = {
+    "sanitized": SANITIZERS,
+    "tsan": [THREADS],
+    "recording": ["-fprofile-generate"],
+    "profiled": ["-O2", "-g0", LINK_TIME],  # the linker compiles, and must not name folders
+}
+DIRECTIVES = dict.fromkeys(OPTIONS, _DIRECTIVES) | {"checked": _DIRECTIVES | _CHECKS}
 C_OF = {"recording": "release", "profiled": "release", "tsan": "release"}  # whose C code these have
 WITH_PROFILE = ("recording", "profiled")
 MADE_FOR = "made-for"  # the file of a profile that names what it was recorded with
@@ -326,15 +324,7 @@ def _commands(config: str) -> tuple[list[str], list[str]]:
     if "CC" in os.environ:
         link[: len(shlex.split(variables["CC"]))] = compiler
     link.append("-Wl,-O1")
-    if config == "sanitized":
-        link += SANITIZERS
-    if config == "tsan":
-        link.append(THREADS)
-    if config == "recording":
-        link.append("-fprofile-generate")
-    if config == "profiled":
-        link += ["-O2", "-g0", LINK_TIME]  # the linker compiles, and must not name folders
-    return [*compiler, *flags, *own], link
+    return [*compiler, *flags, *own], [*link, *LINK_OPTIONS.get(config, [])]
 
 
 def run_time(config: str) -> dict[str, str]:
@@ -397,21 +387,13 @@ def _in_parallel(function: Callable[[Item], Path], items: Sequence[Item]) -> lis
     with ThreadPoolExecutor(JOBS) as pool:
         waiting = [pool.submit(function, item) for item in items]
         try:
-            problems = [str(error) for future in waiting if (error := _build_error(future))]
+            errors = [error for future in waiting if (error := future.exception())]
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
-    if problems:
-        raise BuildError("\n\n".join(problems))
+    if errors and all(isinstance(error, BuildError) for error in errors):
+        raise BuildError("\n\n".join(map(str, errors)))
     return [future.result() for future in waiting]
-
-
-def _build_error(future: Future[Path]) -> BuildError | None:
-    try:
-        future.result()
-    except BuildError as error:
-        return error
-    return None
 
 
 @contextmanager

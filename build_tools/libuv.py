@@ -14,8 +14,7 @@ import tarfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from build_tools.locks import alone_in
-from build_tools.sources import ROOT
+from build_tools.sources import ROOT, alone_in
 
 VERSION = "1.52.1"
 PACKAGE = "uvloop"

@@ -21,11 +21,6 @@ from build_tools.sources import ROOT, Module, compiled_modules
 EXAMPLES = ("protocol_echo.py", "machine_timer.py", "machine_tcp_echo.py")
 
 
-def is_current() -> bool:
-    """Return whether the profile was recorded with these sources and this compiler."""
-    return extensions.is_profile_of(compiled_modules())
-
-
 def record(tree: Path) -> None:
     """Run loads with a tree of the configuration `recording`; keep what they leave as the profile.
 

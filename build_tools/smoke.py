@@ -97,12 +97,6 @@ def machine() -> None:
     assert called == ["timer", "async"], called
 
 
-def must_be_off() -> bool:
-    """Return whether this Python has no GIL, unless Whorl or the user asks for it."""
-    asked_for = os.environ.get("WHORL_FREE_THREADED") == "0" or os.environ.get("PYTHON_GIL") == "1"
-    return bool(sysconfig.get_config_var("Py_GIL_DISABLED")) and not asked_for
-
-
 def main() -> None:
     """Try it; end with an error if something does not work."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -111,7 +105,9 @@ def main() -> None:
     build = "compiled" if whorl.compiled else "pure"
     assert build == arguments.expect, f"this is the {build} build"
     has_gil = bool(getattr(sys, "_is_gil_enabled", lambda: True)())
-    assert not (has_gil and must_be_off()), "Whorl has turned the GIL on"
+    asked_for = os.environ.get("WHORL_FREE_THREADED") == "0" or os.environ.get("PYTHON_GIL") == "1"
+    needs_none = sysconfig.get_config_var("Py_GIL_DISABLED") and not asked_for
+    assert not (has_gil and needs_none), "Whorl has turned the GIL on"
     for tasks in ("cpython", "compiled"):
         whorl.run(everything(), tasks=tasks)
     machine()

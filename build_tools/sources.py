@@ -7,8 +7,10 @@ function of its C code and of the headers that these `.pxd` files and headers in
 
 from __future__ import annotations
 
+import fcntl
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -101,3 +103,12 @@ def _absolute(origin: str, package: tuple[str, ...]) -> str:
         return name
     parents = package[: len(package) - level + 1]
     return ".".join((*parents, name) if name else parents)
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Wait until no other process builds in `folder`, and keep others out."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with open(folder.parent / f"{folder.name}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

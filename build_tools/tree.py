@@ -9,18 +9,11 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 
 from build_tools import extensions, profiles
 from build_tools.extensions import BuildError, tag
-from build_tools.locks import alone_in
-from build_tools.sources import ROOT, SOURCES, compiled_modules
-
-
-def tree_folder(config: str) -> Path:
-    """Return the folder with the tree of this interpreter; it belongs on `sys.path`."""
-    return ROOT / "build" / f"{tag()}-{config}"
+from build_tools.sources import ROOT, SOURCES, alone_in, compiled_modules
 
 
 def build_tree(config: str) -> Path:
@@ -28,25 +21,24 @@ def build_tree(config: str) -> Path:
 
     One of the configuration `profiled` records its profile first, unless there is one of these sources.
     """
-    if config == "profiled" and not profiles.is_current():
+    if config == "profiled" and not extensions.is_profile_of(compiled_modules()):
         profiles.record(build_tree("recording"))
-    tree = tree_folder(config)
+    tree = ROOT / "build" / f"{tag()}-{config}"
     with alone_in(tree):
         built = extensions.build(compiled_modules(), config)
-        wanted = {path.relative_to(SOURCES): path for path in _source_files()}
-        wanted[extensions.file_name()] = built
-        for name, path in wanted.items():
-            _copy(path, tree / name)
-        _delete_all_but(tree, wanted)
+        sources = [path for path in (SOURCES / "whorl").rglob("*") if _is_source(path)]
+        wanted = {tree / path.relative_to(SOURCES): path for path in sources}
+        wanted[tree / extensions.file_name()] = built
+        for target, path in wanted.items():
+            _copy(path, target)
+        for path in set(tree.rglob("*")) - set(wanted):
+            if _is_source(path) or path.suffix == ".so":
+                path.unlink()
     return tree
 
 
-def _source_files() -> list[Path]:
-    return [
-        path
-        for path in (SOURCES / "whorl").rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts and path.suffix != ".so"
-    ]
+def _is_source(path: Path) -> bool:
+    return path.is_file() and path.suffix not in (".pyc", ".so")
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -60,17 +52,6 @@ def _copy(source: Path, target: Path) -> None:
     unfinished = target.with_name(f"unfinished-{target.name}")
     shutil.copy2(source, unfinished)
     unfinished.replace(target)
-
-
-def _delete_all_but(tree: Path, names: Iterable[Path]) -> None:
-    kept = {tree / name for name in names}
-    folders = {parent for path in kept for parent in path.parents}
-    for path in sorted(tree.rglob("*"), reverse=True):
-        if path.is_dir():
-            if path not in folders and path.name != "__pycache__":
-                shutil.rmtree(path)
-        elif path not in kept and path.parent.name != "__pycache__":
-            path.unlink()
 
 
 def main() -> None:

@@ -12,8 +12,7 @@ import pytest
 
 import whorl
 from build_tools.environments import tag
-from build_tools.locks import alone_in
-from build_tools.sources import ROOT
+from build_tools.sources import ROOT, alone_in
 
 Install = Callable[..., dict[str, str]]
 
