@@ -4,12 +4,10 @@
 #include <Python.h>
 #include <string.h>
 
-#define HIDDEN __attribute__((visibility("hidden")))
-
 static PyObject *spec_name;
 static PyObject *initializing_name;
 
-#define MODULE(name, make) HIDDEN PyObject *make(void);
+#define MODULE(name, make) PyObject *make(void);
 #include WHORL_TABLE
 #undef MODULE
 
@@ -121,13 +119,6 @@ PyObject *whorl_import_module(const char *name) {
         return PyImport_ImportModule(name);
     }
     return module;
-}
-
-/* Return a new reference to a class of another module. The modules call this with what that module knows. */
-HIDDEN PyTypeObject *whorl_shared_class(PyObject *module, PyTypeObject *class) {
-    if (class == NULL)
-        PyErr_Format(PyExc_ImportError, "%R has not made its classes yet", module);
-    return (PyTypeObject *)Py_XNewRef(class);
 }
 
 PyMODINIT_FUNC PyInit__compiled(void) {

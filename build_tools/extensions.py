@@ -23,14 +23,12 @@ from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
-from build_tools import linking
 from build_tools.sources import ROOT, Module, alone_in, inputs
 
 JOBS = os.cpu_count() or 1
 NAME = "whorl._compiled"
 """The module that is the shared object, and that names the modules in it."""
 NAMES_SOURCE = Path(__file__).with_name("compiled.c")
-LINKING_SOURCE = Path(linking.__file__)
 KEPT_VERSIONS = 6  # of each file in the cache: enough to go back and forth between two branches
 
 _DIRECTIVES = {
@@ -161,26 +159,13 @@ def _translated(module: Module, config: str, folder: Path) -> Path:
         with _new_file(target) as path:
             command = [sys.executable, "-m", "cython", *options, "--module-name", module.name]
             _run(module.name, [*command, "-I", ".", "-o", str(path), str(source)], module.folder)
-            _link_directly(module, path)
             _check_unchanged(module, key == _c_digest(module, config))
     return target
-
-
-def _link_directly(module: Module, path: Path) -> None:
-    """Let the C code use other modules without looking up names."""
-    try:
-        code = linking.linked_directly(path.read_text(encoding="utf-8"))
-    except linking.UnknownCodeError as error:
-        raise BuildError(
-            f"--- {module.name}: Cython {cython_version()} writes unknown C code: {error}"
-        ) from None
-    path.write_text(code, encoding="utf-8")
 
 
 def _c_digest(module: Module, config: str) -> str:
     directives = sorted(DIRECTIVES[config].items())
     contents = [path.read_bytes() for path in inputs(module) if path.suffix != ".h"]
-    contents.append(LINKING_SOURCE.read_bytes())
     return _digest(f"{cython_version()} {directives} {module.name}".encode(), *contents)
 
 

@@ -221,3 +221,23 @@ def test_whorl_that_is_asked_to_run_uncompiled_does_not_warn(tmp_path: Path) -> 
     (tmp_path / "whorl" / "uncompiled.py").touch()  # as an installation that was asked for has it
     answer = imported_uncompiled(tmp_path, "-W", "error")
     assert (answer.stdout, answer.stderr) == ("False\n", "")
+
+
+@only_compiled
+def test_the_shared_object_shows_no_function_of_a_module() -> None:
+    from whorl import _compiled
+
+    library = ctypes.PyDLL(_compiled.__file__)
+    assert hasattr(library, "PyInit__compiled")
+    assert not hasattr(library, "PyInit_whorl__core__loop__loop")
+
+
+@only_compiled
+def test_a_module_that_is_not_compiled_is_an_error() -> None:
+    from whorl import _compiled
+
+    with pytest.raises(ImportError, match=r"no compiled module is called 'whorl\.cli'"):
+        _compiled.make_module(ModuleSpec("whorl.cli", None))
+    without_name: Any = object()
+    with pytest.raises(AttributeError):
+        _compiled.make_module(without_name)
