@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
+import json
 import os
 import platform
 import shlex
@@ -29,6 +30,7 @@ JOBS = os.cpu_count() or 1
 NAME = "whorl._compiled"
 """The module that is the shared object, and that names the modules in it."""
 NAMES_SOURCE = Path(__file__).with_name("compiled.c")
+TRANSLATION = Path(__file__).with_name("translation.py")
 KEPT_VERSIONS = 6  # of each file in the cache: enough to go back and forth between two branches
 
 _DIRECTIVES = {
@@ -126,7 +128,7 @@ def build(modules: Sequence[Module], config: str) -> Path:
         raise BuildError(f"{profile_folder()} has no profile of these sources, or one of another compiler")
     c_config = C_OF.get(config, config)
     with alone_in(c_folder := _cache() / f"c-{c_config}"):
-        c_files = _in_parallel(lambda module: _translated(module, c_config, c_folder), modules)
+        c_files = _translated(modules, c_config, c_folder)
         _forget_old_versions(c_folder, keep=c_files)
     with alone_in(folder := _cache() / f"objects-{tag()}-{config}"):
         objects = _in_parallel(
@@ -147,25 +149,41 @@ def _cache() -> Path:
     return Path(os.environ.get("WHORL_CACHE") or ROOT / "build").resolve()
 
 
-def _translated(module: Module, config: str, folder: Path) -> Path:
-    """Return the C code of `module`. It is the same for every interpreter."""
-    directives = DIRECTIVES[config]
-    key = _c_digest(module, config)
-    target = folder / f"{module.name}.{key}.c"
-    if not target.exists():
-        _say(f"cython {config:8} {module.name}")
-        options = [word for item in directives.items() for word in ("-X", "=".join(item))]
-        source = module.source.relative_to(module.folder)  # tracebacks then name files relative to sys.path
-        with _new_file(target) as path:
-            command = [sys.executable, "-m", "cython", *options, "--module-name", module.name]
-            _run(module.name, [*command, "-I", ".", "-o", str(path), str(source)], module.folder)
-            _check_unchanged(module, key == _c_digest(module, config))
-    return target
+def _translated(modules: Sequence[Module], config: str, folder: Path) -> list[Path]:
+    """Return the C code of each module. It is the same for every interpreter."""
+    targets = {module: folder / f"{module.name}.{_c_digest(module, config)}.c" for module in modules}
+    unfinished = {
+        module: target.with_name(f"unfinished-{target.name}")
+        for module, target in targets.items()
+        if not target.exists()
+    }
+    if unfinished:
+        folder.mkdir(exist_ok=True)
+        _say("\n".join(f"cython {config:8} {module.name}" for module in unfinished))
+        asked = {
+            "directives": DIRECTIVES[config],
+            "modules": [module.name for module in modules],
+            "wanted": {module.name: [_relative(module), str(path)] for module, path in unfinished.items()},
+        }
+        try:
+            _run("Cython", [sys.executable, str(TRANSLATION)], modules[0].folder, json.dumps(asked))
+            for module, path in unfinished.items():
+                _check_unchanged(module, _c_digest(module, config) in targets[module].name)
+                path.replace(targets[module])
+        finally:
+            for path in unfinished.values():
+                path.unlink(missing_ok=True)
+    return list(targets.values())
+
+
+def _relative(module: Module) -> str:
+    """Return the path of a module from its folder: tracebacks name files relative to `sys.path`."""
+    return str(module.source.relative_to(module.folder))
 
 
 def _c_digest(module: Module, config: str) -> str:
     directives = sorted(DIRECTIVES[config].items())
-    contents = [path.read_bytes() for path in inputs(module) if path.suffix != ".h"]
+    contents = [path.read_bytes() for path in (*inputs(module), TRANSLATION) if path.suffix != ".h"]
     return _digest(f"{cython_version()} {directives} {module.name}".encode(), *contents)
 
 
@@ -359,12 +377,15 @@ def compiler_text() -> str:
     return answer.stdout
 
 
-def _run(module_name: str, command: list[str], cwd: Path = ROOT) -> None:
-    answer = subprocess.run(command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+def _run(name: str, command: list[str], cwd: Path = ROOT, told: str | None = None) -> None:
+    """Run a command, which reads `told`."""
+    answer = subprocess.run(
+        command, cwd=cwd, input=told, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
     if answer.returncode:
-        raise BuildError(f"--- {module_name}: {shlex.join(command)}\n{answer.stdout.strip()}")
+        raise BuildError(f"--- {name}: {shlex.join(command)}\n{answer.stdout.strip()}")
     if answer.stdout.strip():
-        _say(f"--- {module_name}\n{answer.stdout.strip()}")
+        _say(f"--- {name}\n{answer.stdout.strip()}")
 
 
 def _in_parallel(function: Callable[[Item], Path], items: Sequence[Item]) -> list[Path]:
