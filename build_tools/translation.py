@@ -1,4 +1,4 @@
-"""From `.py` and `.pxd` to C, by Cython: a process that reads all declarations once, and forks for each module.
+"""From `.py` and `.pxd` to C, by Cython: one process reads all declarations, and forks for each module.
 
 Most of the time of a translation goes into the `.pxd` files that the module names. So this takes a fourth of
 the time of one `cython` for each module. The C code is the same but for the order of declarations.
@@ -16,16 +16,17 @@ from typing import Any
 
 from Cython.Compiler import Main, Options
 
+cython: Any = Main
+read_directive: Any = Options.parse_directive_value
+
 
 def main() -> int:
-    """Read from standard input: the names of all modules, the directives, and the source and target of some."""
+    """Translate the modules that standard input asks for; return 1 if one has an error."""
     asked = json.load(sys.stdin)
-    directives = {
-        name: Options.parse_directive_value(name, text) for name, text in asked["directives"].items()
-    }
-    options = {**Main.default_options, "compiler_directives": directives, "include_path": ["."]}
+    directives = {name: read_directive(name, text) for name, text in asked["directives"].items()}
+    options = {**cython.default_options, "compiler_directives": directives, "include_path": ["."]}
     gc.disable()
-    context = Main.Context.from_options(Main.CompilationOptions(options))
+    context = cython.Context.from_options(cython.CompilationOptions(options))
     for name in asked["modules"]:
         context.find_module(name)
     waiting = sorted(asked["wanted"].items())
@@ -36,7 +37,7 @@ def main() -> int:
             name, (source, target) = waiting.pop()
             pid = os.fork()
             if not pid:
-                _translate(context, name, source, Main.CompilationOptions(options, output_file=target))
+                _translate(context, name, source, cython.CompilationOptions(options, output_file=target))
             running.add(pid)
         else:
             pid, status = os.wait()
@@ -52,7 +53,7 @@ def _translate(context: Any, name: str, source: str, options: Any) -> None:
         # Cython takes the inline functions of everything that was read.
         needed = {each.qualified_name for each in _reached(context.find_module(name, need_pxd=False), set())}
         context.pxds = {each: read for each, read in context.pxds.items() if each in needed}
-        result = Main.run_pipeline(source, options, full_module_name=name, context=context)
+        result = cython.run_pipeline(source, options, full_module_name=name, context=context)
         status = int(result.num_errors != 0)
     except BaseException:
         traceback.print_exc()

@@ -308,12 +308,7 @@ class LoopExecution(LoopState):
 
     def _observes_batch(self) -> bool:
         """Return whether something follows each callback of a batch that begins now."""
-        return (
-            self._observed
-            or self._debug
-            or self._run_hook is not None
-            or not self._until_sample
-        )
+        return self._observed or self._debug or self._run_hook is not None or not self._until_sample
 
     def _count_batch(self, size: int) -> None:
         """Count the entries of a batch that begins."""
@@ -381,7 +376,9 @@ class BatchObserver:
     """
 
     def __init__(self) -> None:
+        self._loop: Any = None
         self._recorder: LoopRecorder | None = None  # None: nothing to end, also after an interrupt
+        self.is_instrumented = self._is_timed = False
 
     def batch_begins(self, loop: LoopExecution) -> None:
         """Note that the first callback is about to begin."""
@@ -520,7 +517,8 @@ def report_pending_error(loop: LoopExecution, entry: Callback) -> None:
 
 if not cython.compiled:
     runs_here: int = 0
-    execute = methodcaller("_execute")  # with no frame that a traceback could keep
+    # No function of its own: a traceback would keep its frame, and so a failed task.
+    execute = methodcaller("_execute")  # type: ignore[assignment]
 
     def begin_batch_of(loop: LoopExecution, recorder: LoopRecorder) -> None:
         """Record that a batch begins; write the loop's numbers now and then."""

@@ -66,7 +66,7 @@ cdef class Loop(LoopLifecycle):
     @cython.locals(found=Py_ssize_t, idle_before=int64_t)
     cdef object _poll(self, int64_t timeout_ns, list into)
     @cython.locals(found=Py_ssize_t, now=int64_t)
-    cdef Py_ssize_t _look(self, list into) except -1
+    cdef Py_ssize_t _poll_now(self, list into) except -1
     @cython.locals(began=int64_t, now=int64_t, found=Py_ssize_t, recorder=LoopRecorder)
     cdef Py_ssize_t _sleep(self, int64_t timeout_ns, list into) except -1
     @cython.locals(recorder=LoopRecorder)

@@ -438,7 +438,7 @@ class Loop(LoopLifecycle):
         """
         run_signal_handlers()
         idle_before = self._idle_ns
-        found = self._look(into) if timeout_ns == 0 else self._sleep(timeout_ns, into)
+        found = self._poll_now(into) if timeout_ns == 0 else self._sleep(timeout_ns, into)
         if self._poller.skips.is_possible:
             self._poller.skips.polled_at = ticks_of(self)
         if clock_is_patched() != self._follows_patch:
@@ -455,7 +455,7 @@ class Loop(LoopLifecycle):
         if self._probe is not None:
             self._notify_probe("polled", self._idle_ns - idle_before, found)
 
-    def _look(self, into: list[Runnable]) -> int:
+    def _poll_now(self, into: list[Runnable]) -> int:
         """Append the handles that are ready now; return their number."""
         found = self._poller.poll(0, into)
         now = self._kernel.now()

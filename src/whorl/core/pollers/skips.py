@@ -16,7 +16,7 @@ from whorl.core.limits import EMPTY_POLLS_BEFORE_SKIP, TURNS_WITHOUT_POLL
 
 
 class PollSkips:
-    """What is known of the next polls of a loop. It allows no skip until somebody reports something."""
+    """Knows whether a loop may skip its next polls. It allows no skip until somebody reports something."""
 
     def __init__(self) -> None:
         self.is_possible: bool = False  # whether the next turn may skip its poll
