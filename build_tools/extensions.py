@@ -24,7 +24,7 @@ from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
-from build_tools.sources import ROOT, Module, alone_in, inputs
+from build_tools.sources import ROOT, Module, alone_in, content, inputs
 
 JOBS = os.cpu_count() or 1
 NAME = "whorl._compiled"
@@ -160,20 +160,37 @@ def _translated(modules: Sequence[Module], config: str, folder: Path) -> list[Pa
     if unfinished:
         folder.mkdir(exist_ok=True)
         _say("\n".join(f"cython {config:8} {module.name}" for module in unfinished))
-        asked = {
-            "directives": DIRECTIVES[config],
-            "modules": [module.name for module in modules],
-            "wanted": {module.name: [_relative(module), str(path)] for module, path in unfinished.items()},
-        }
         try:
-            _run("Cython", [sys.executable, str(TRANSLATION)], modules[0].folder, json.dumps(asked))
-            for module, path in unfinished.items():
+            with tempfile.TemporaryDirectory(prefix="whorl-") as scratch:
+                _declare_constants(modules, Path(scratch))
+                asked = {
+                    "directives": DIRECTIVES[config],
+                    "folders": [".", scratch],
+                    "modules": [module.name for module in modules],
+                    "wanted": {module.name: [_relative(module), str(new)] for module, new in unfinished.items()},
+                }
+                _run("Cython", [sys.executable, str(TRANSLATION)], modules[0].folder, json.dumps(asked))
+            for module, new in unfinished.items():
                 _check_unchanged(module, _c_digest(module, config) in targets[module].name)
-                path.replace(targets[module])
+                new.replace(targets[module])
         finally:
-            for path in unfinished.values():
-                path.unlink(missing_ok=True)
+            for new in unfinished.values():
+                new.unlink(missing_ok=True)
     return list(targets.values())
+
+
+def _declare_constants(modules: Sequence[Module], folder: Path) -> None:
+    """Write a `.pxd` for each module that has none and is cimported."""
+    plain = {
+        path: module
+        for module in modules
+        for path in inputs(module)
+        if path.suffix == ".py" and path != module.source
+    }
+    for path, module in plain.items():
+        declared = folder / path.relative_to(module.folder).with_suffix(".pxd")
+        declared.parent.mkdir(parents=True, exist_ok=True)
+        declared.write_bytes(content(path, module))
 
 
 def _relative(module: Module) -> str:
@@ -183,7 +200,8 @@ def _relative(module: Module) -> str:
 
 def _c_digest(module: Module, config: str) -> str:
     directives = sorted(DIRECTIVES[config].items())
-    contents = [path.read_bytes() for path in (*inputs(module), TRANSLATION) if path.suffix != ".h"]
+    contents = [content(path, module) for path in inputs(module) if path.suffix != ".h"]
+    contents.append(TRANSLATION.read_bytes())
     return _digest(f"{cython_version()} {directives} {module.name}".encode(), *contents)
 
 

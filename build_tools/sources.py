@@ -3,15 +3,19 @@
 A module is compiled when a `.pxd` stands beside its `.py`; there is no other list. Its C code is a function
 of those two files and of every `.pxd` that can be reached from them by `cimport`. Its machine code is a
 function of its C code and of the headers that these `.pxd` files and headers include.
+
+A module without a `.pxd` can be cimported, too: its whole numbers are constants of C.
 """
 
 from __future__ import annotations
 
 import fcntl
 import re
+import runpy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -51,7 +55,7 @@ def compiled_modules(folder: Path = SOURCES) -> list[Module]:
 
 
 def inputs(module: Module) -> list[Path]:
-    """Return the sources of `module`'s binary in a stable order: the files that Cython reads, and headers."""
+    """Return the sources of `module`'s binary in a stable order: what Cython and the compiler read."""
     found = {module.source, module.declarations}
     waiting = [module.source, module.declarations]
     while waiting:
@@ -70,13 +74,35 @@ def included(path: Path, folder: Path) -> Iterator[Path]:
 
 
 def cimported(path: Path, folder: Path) -> Iterator[Path]:
-    """Yield the `.pxd` files below `folder` that `path` names in a `cimport`."""
+    """Yield the `.pxd` files below `folder` that `path` names in a `cimport`, and modules that have none."""
     package = path.relative_to(folder).parent.parts
     for name in _cimported_names(path.read_text(encoding="utf-8"), package):
         stem = folder / name.replace(".", "/")
-        for candidate in (stem.with_suffix(".pxd"), stem / "__init__.pxd"):
+        for candidate in (stem.with_suffix(".pxd"), stem / "__init__.pxd", stem.with_suffix(".py")):
             if candidate.exists():
                 yield candidate
+                break
+
+
+def content(path: Path, module: Module) -> bytes:
+    """Return what an input is to `module`: its text, or the `.pxd` of a module that has none.
+
+    Such a `.pxd` declares the module's whole numbers, which C sees as if they stood there.
+    """
+    text = path.read_bytes()
+    return _constants(path, text) if path.suffix == ".py" and path != module.source else text
+
+
+@cache
+def _constants(path: Path, _text: bytes) -> bytes:
+    numbers = {name: value for name, value in runpy.run_path(str(path)).items() if type(value) is int}
+    lines = [
+        f'    {"int" if abs(value) < 1 << 31 else "int64_t"} {name} "({value})"\n'
+        for name, value in numbers.items()
+        if abs(value) < 1 << 63
+    ]
+    head = "from libc.stdint cimport int64_t\ncdef extern from *:\n"
+    return (head + ("".join(lines) or "    pass\n")).encode()
 
 
 def _cimported_names(text: str, package: tuple[str, ...]) -> Iterator[str]:

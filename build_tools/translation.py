@@ -24,7 +24,7 @@ def main() -> int:
     """Translate the modules that standard input asks for; return 1 if one has an error."""
     asked = json.load(sys.stdin)
     directives = {name: read_directive(name, text) for name, text in asked["directives"].items()}
-    options = {**cython.default_options, "compiler_directives": directives, "include_path": ["."]}
+    options = {**cython.default_options, "compiler_directives": directives, "include_path": asked["folders"]}
     gc.disable()
     context = cython.Context.from_options(cython.CompilationOptions(options))
     for name in asked["modules"]:

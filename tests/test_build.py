@@ -18,7 +18,7 @@ import pytest
 
 import whorl
 from build_tools import extensions, profiles
-from build_tools.sources import ROOT, SOURCES, Module, compiled_modules, inputs
+from build_tools.sources import ROOT, SOURCES, Module, compiled_modules, content, inputs
 from tests.children import bare_environment
 
 EXTENSION_SUFFIXES = tuple(importlib.machinery.EXTENSION_SUFFIXES)
@@ -117,7 +117,7 @@ def test_a_module_is_compiled_when_declarations_stand_beside_it(folder: Path) ->
     "line",
     [
         "from whorl.shapes cimport Shape",
-        "from whorl cimport plain, shapes as s",
+        "from whorl cimport shapes as s",
         "cimport whorl.shapes as shapes",
         "from . cimport shapes",
         "from .shapes cimport Shape",
@@ -133,6 +133,18 @@ def test_indirectly_cimported_declarations_are_inputs_of_a_module(folder: Path) 
     (folder / "whorl/shapes.pxd").write_text("from whorl.points cimport Point\n")
     (folder / "whorl/points.pxd").touch()
     assert "points.pxd" in names(inputs(Module("whorl.square", folder)))
+
+
+def test_whole_numbers_of_a_cimported_module_without_declarations_are_constants_of_c(folder: Path) -> None:
+    square, plain = Module("whorl.square", folder), folder / "whorl/plain.py"
+    square.declarations.write_text("from whorl cimport plain\n")
+    plain.write_text("LEAST, NAME, IS, FAR, TOO_FAR = -1, 'x', True, 1 << 40, 1 << 64\n")
+    assert names(inputs(square)) == ["plain.py", "square.pxd", "square.py"]
+    declared = content(plain, square)
+    assert b'    int LEAST "(-1)"\n    int64_t FAR "(1099511627776)"\n' in declared
+    assert not [name for name in (b"NAME", b"IS", b"TOO_FAR") if name in declared]
+    plain.write_text(plain.read_text() + "# No new number: nothing is compiled again.\n")
+    assert content(plain, square) == declared
 
 
 @pytest.mark.parametrize("including", ["shapes", "square"])
