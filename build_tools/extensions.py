@@ -167,7 +167,9 @@ def _translated(modules: Sequence[Module], config: str, folder: Path) -> list[Pa
                     "directives": DIRECTIVES[config],
                     "folders": [".", scratch],
                     "modules": [module.name for module in modules],
-                    "wanted": {module.name: [_relative(module), str(new)] for module, new in unfinished.items()},
+                    "wanted": {
+                        module.name: [_relative(module), str(new)] for module, new in unfinished.items()
+                    },
                 }
                 _run("Cython", [sys.executable, str(TRANSLATION)], modules[0].folder, json.dumps(asked))
             for module, new in unfinished.items():

@@ -32,6 +32,7 @@ pytestmark = pytest.mark.text
 IMPLICIT = {"__weakref__", "__dict__"}  # declared, but never set
 INITIALIZERS = {"__init__", "_set_up"}  # a handle's `__init__` calls `_set_up`
 COMPILED = [source for source in all_sources() if source.is_compiled]
+CONSTANTS = {name for source in COMPILED for name in source.cimports()} - {each.name for each in COMPILED}
 EACH = pytest.mark.parametrize("source", COMPILED, ids=lambda source: source.name)
 
 CONTRIBUTING = Path(__file__).parents[1] / "CONTRIBUTING.md"
@@ -251,6 +252,14 @@ def test_each_declared_variable_is_assigned(source: Source) -> None:
     }
     imported = {item.name.rpartition(".")[2] for item in source.imports()}
     assert declarations(source).variables <= assigned | imported
+
+
+@EACH
+def test_modules_of_constants_are_cimported_where_they_are_imported(source: Source) -> None:
+    """Otherwise each `limits.READ_SIZE` looks for the module and for the attribute, and does so silently."""
+    imports = [node for node in compiled_nodes(source.tree) if isinstance(node, ast.ImportFrom)]
+    imported = {f"{node.module}.{alias.name}" for node in imports for alias in node.names}
+    assert imported & CONSTANTS <= set(source.cimports())
 
 
 @EACH

@@ -205,7 +205,7 @@ REPLACED = {
     "Telling": "ObservedDescriptor",
     "TLSLayer": "TLSEngine",
     "TLSOutput": "TLSWritePath",
-    "Told": "AppProtocolState",
+    "Told": "_app_state",
     "_told": "_app_state",
     "_took": "_handle_read",
     "Unaware": "NoObserver",

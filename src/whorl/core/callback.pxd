@@ -1,5 +1,6 @@
 cimport cython
 
+from whorl.core cimport limits
 from whorl.core.figures cimport Figures
 from whorl.core.threads cimport HAS_GIL, barrier, shared_flag, shared_thread
 
@@ -115,9 +116,6 @@ cdef extern from "whorl/core/callback.h":
     void forget "WHORL_FORGET"(Callback callback) noexcept
     bint has_run "WHORL_HAS_RUN"(Callback callback) noexcept
 
-
-cdef Py_ssize_t CALLBACK_FREELIST_SIZE
-cdef Py_ssize_t THREAD_FREELIST_SIZE
 
 cdef bint run_catching(Callback entry, bint guarded) noexcept
 cdef object recycle_guarded(GuardedCallback entry)

@@ -11,9 +11,9 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from whorl.core import limits
 from whorl.core.copying import refuse_copy
 from whorl.core.figures import Figures
-from whorl.core.limits import CALLBACK_FREELIST_SIZE, THREAD_FREELIST_SIZE
 
 try:
     import cython
@@ -459,8 +459,8 @@ def thread_begins(runs_loop: bool) -> None:
     Without the GIL, it keeps callbacks that have run as long as it runs a loop.
     """
     if not HAS_GIL:
-        set_freelist_size(THREAD_FREELIST_SIZE if runs_loop else 0)
+        set_freelist_size(limits.THREAD_FREELIST_SIZE if runs_loop else 0)
 
 
 if HAS_GIL:
-    set_freelist_size(CALLBACK_FREELIST_SIZE)
+    set_freelist_size(limits.CALLBACK_FREELIST_SIZE)

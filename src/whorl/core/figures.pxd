@@ -1,6 +1,7 @@
 from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree
 from libc.stdint cimport int64_t
 
+from whorl.core cimport limits, states
 from whorl.core.threads cimport Mutex, lock, seen_number, unlock
 
 cdef extern from "whorl/core/figures.h":
@@ -10,13 +11,6 @@ cdef extern from "whorl/core/figures.h":
 
 cdef enum:
     ROOM = 592
-
-cdef int AWAY
-cdef int BATCH
-cdef int KINDS
-cdef int PLACES
-cdef int64_t TURNS_BEFORE_HISTOGRAMS
-cdef int64_t LONG_AWAY_NS
 
 
 cdef struct Counters:
@@ -84,7 +78,7 @@ cdef inline int grow(Figures figures, int64_t alone) except -1:
         lock(figures._moving)
         copy_numbers(&block.counters, figures.counters, sizeof(Counters))
         figures.counters = &block.counters
-        block.histograms[BATCH].counts[1] = block.histograms[BATCH].total = -alone
+        block.histograms[states.BATCH].counts[1] = block.histograms[states.BATCH].total = -alone
         figures.histograms = &block.histograms[0]
         unlock(figures._moving)
     return 0
@@ -93,7 +87,7 @@ cdef inline int grow(Figures figures, int64_t alone) except -1:
 cdef inline int add_ones(Figures figures, int64_t count) except -1:
     cdef Buckets *buckets = figures.histograms
     if buckets != NULL and count > 0:
-        buckets += BATCH
+        buckets += states.BATCH
         buckets.counts[1] += count
         buckets.total += count
         if buckets.most < 1:
@@ -169,9 +163,9 @@ cdef inline int note(Figures figures, int kind, int64_t number) except -1:
 
 
 cdef inline int note_away(Figures figures, int64_t away_ns, int64_t turns, int64_t alone) except -1:
-    if figures.histograms == NULL and (away_ns >= LONG_AWAY_NS or turns >= TURNS_BEFORE_HISTOGRAMS):
+    if figures.histograms == NULL and (away_ns >= limits.LONG_AWAY_NS or turns >= limits.TURNS_BEFORE_HISTOGRAMS):
         figures.begin_histograms(alone)
-    return note(figures, AWAY, away_ns)
+    return note(figures, states.AWAY, away_ns)
 
 
 cdef inline int add_to_jobs(Figures figures, int64_t submitted, int64_t begun, int64_t ended) except -1:

@@ -16,8 +16,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from whorl.core.limits import LONG_AWAY_NS, TURNS_BEFORE_HISTOGRAMS
-from whorl.core.states import AWAY, BATCH, KINDS, PLACES
+from whorl.core import limits, states
 
 try:
     import cython
@@ -49,7 +48,7 @@ if not cython.compiled:
         def __init__(self) -> None:
             self.total = 0
             self.most = 0
-            self.counts: list[int] = [0] * PLACES
+            self.counts: list[int] = [0] * states.PLACES
 
     def first_counters(figures: Figures) -> Any:
         """Return new counters."""
@@ -61,13 +60,13 @@ if not cython.compiled:
 
     def grow(figures: Figures, alone: int) -> None:
         """Make the histograms; the reader adds batches of one entry, of which there were so many before."""
-        figures.histograms = [PlainBuckets() for _ in range(KINDS)]
-        figures.histograms[BATCH].counts[1] = figures.histograms[BATCH].total = -alone
+        figures.histograms = [PlainBuckets() for _ in range(states.KINDS)]
+        figures.histograms[states.BATCH].counts[1] = figures.histograms[states.BATCH].total = -alone
 
     def add_ones(figures: Figures, count: int) -> None:
         """Add so many batches of one entry."""
         if figures.histograms is not None and count > 0:
-            buckets = figures.histograms[BATCH]
+            buckets = figures.histograms[states.BATCH]
             buckets.counts[1] += count
             buckets.total += count
             buckets.most = max(buckets.most, 1)
@@ -110,7 +109,7 @@ if not cython.compiled:
         if number < 32:
             return number
         if number >= 1 << 40:
-            return PLACES - 1
+            return states.PLACES - 1
         shift = number.bit_length() - 5
         return (shift << 4) + (number >> shift)
 
@@ -126,9 +125,11 @@ if not cython.compiled:
 
     def note_away(figures: Figures, away_ns: int, turns: int, alone: int) -> None:
         """Note how long the loop was away from its poll; make the histograms if it is time to."""
-        if figures.histograms is None and (away_ns >= LONG_AWAY_NS or turns >= TURNS_BEFORE_HISTOGRAMS):
+        if figures.histograms is None and (
+            away_ns >= limits.LONG_AWAY_NS or turns >= limits.TURNS_BEFORE_HISTOGRAMS
+        ):
             figures.begin_histograms(alone)
-        note(figures, AWAY, away_ns)
+        note(figures, states.AWAY, away_ns)
 
     def add_to_jobs(figures: Figures, submitted: int, begun: int, ended: int) -> None:
         """Add to the counters of jobs, from any thread."""
@@ -186,6 +187,6 @@ class Figures:
 
     def histogram(self, kind: int) -> tuple[int, int, dict[int, int]]:
         """Return a histogram's total, its greatest number, and the counts of its buckets by place."""
-        if not 0 <= kind < KINDS:
-            raise ValueError(f"there are {KINDS} histograms, and no number {kind}")
+        if not 0 <= kind < states.KINDS:
+            raise ValueError(f"there are {states.KINDS} histograms, and no number {kind}")
         return histogram_of(self, kind)

@@ -1,11 +1,8 @@
 cimport cython
 
+from whorl.core cimport states
 from whorl.core.callback cimport AbstractLoop, Runnable, flag
 from whorl.core.threads cimport shared_byte
-
-cdef int OPEN
-cdef int CLOSING
-cdef int CLOSED
 
 
 # With the trashcan, a long chain of these by `data` is freed without recursion.

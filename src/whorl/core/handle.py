@@ -16,16 +16,13 @@ import errno
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from whorl.core import states
 from whorl.core.callback import AbstractLoop, Runnable
 from whorl.core.copying import refuse_copy
 from whorl.core.states import HandleState
 
 if TYPE_CHECKING:
     from typing import Self
-
-OPEN = int(HandleState.OPEN)
-CLOSING = int(HandleState.CLOSING)
-CLOSED = int(HandleState.CLOSED)
 
 
 class Handle(Runnable):
@@ -43,7 +40,7 @@ class Handle(Runnable):
         """Set the attributes, as `__init__` does, but do not add the handle to the loop's open ones."""
         self._loop = loop
         self.data: Any = None
-        self._handle_state = OPEN
+        self._handle_state = states.OPEN
         self._active = False
         self._referenced = True
         self._listed = False  # whether the handle is among the loop's open ones
@@ -61,7 +58,7 @@ class Handle(Runnable):
         """
         if callback is not None and not callable(callback):
             raise TypeError(f"a callable object was expected by close(), got {callback!r}")
-        if self._handle_state == OPEN:
+        if self._handle_state == states.OPEN:
             self._close_callback = callback
             self._begin_close()
 
@@ -89,7 +86,7 @@ class Handle(Runnable):
 
     def is_closing(self) -> bool:
         """Return whether `close` was called."""
-        return self._handle_state != OPEN
+        return self._handle_state != states.OPEN
 
     def _push(self) -> None:
         """Let the bytes leave that the kernel holds, if this is a stream of which it holds some."""
@@ -99,9 +96,9 @@ class Handle(Runnable):
 
     def _begin_close(self) -> None:
         """Do the first step of closing, once."""
-        if self._handle_state != OPEN:
+        if self._handle_state != states.OPEN:
             return
-        self._handle_state = CLOSING
+        self._handle_state = states.CLOSING
         try:
             self._release_now()
         finally:
@@ -120,7 +117,7 @@ class Handle(Runnable):
         self._loop = None  # type: ignore[assignment]
 
     def _check_open(self) -> None:
-        if self._handle_state != OPEN:
+        if self._handle_state != states.OPEN:
             raise OSError(errno.EINVAL, f"{type(self).__name__} handle is closed")
 
     def _activate(self) -> None:
@@ -137,7 +134,7 @@ class Handle(Runnable):
 
     def _finish_close(self) -> None:
         """Do the second step of closing: the loop calls this in its closing phase."""
-        self._handle_state = CLOSED
+        self._handle_state = states.CLOSED
         self._loop._handle_closed(self)
         callback = self._close_callback
         self._close_callback = None

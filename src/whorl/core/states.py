@@ -40,6 +40,16 @@ class HandleState(enum.IntEnum):
     CLOSED = 2
 
 
+# The same as plain numbers, which compiled code has as constants of C.
+DEFAULT, ONCE, NOWAIT = map(int, RunMode)
+READABLE, WRITABLE, DISCONNECT, PRIORITIZED, ERROR, HANGUP = map(int, Event)
+WATCHABLE: Final = READABLE | WRITABLE | DISCONNECT | PRIORITIZED
+# Kinds of events that mean the same to a stream.
+ENDS: Final = DISCONNECT | HANGUP | ERROR
+INCOMING: Final = READABLE | PRIORITIZED | ENDS
+OUTGOING: Final = WRITABLE | HANGUP | ERROR
+OPEN, CLOSING, CLOSED = map(int, HandleState)
+
 #: What `call_soon` has to do before it queues an entry: nothing; to collect what was posted; to tell the
 #: recorder of the entry.
 NONE_POSTED: Final = 0

@@ -1,6 +1,7 @@
 cimport cython
 from libc.stdint cimport int64_t
 
+from whorl.core cimport limits
 from whorl.core.callback cimport call_with_two, current_context, has_single_reference
 from whorl.core.handle cimport Handle, Request
 
@@ -41,7 +42,6 @@ cdef class RequestQueue:
 
 cdef StreamRequest _freelist
 cdef Py_ssize_t _freelist_size
-cdef Py_ssize_t WRITE_FREELIST_SIZE
 
 
 @cython.locals(first=StreamRequest, request=Write)

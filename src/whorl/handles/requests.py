@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from whorl.core import limits
 from whorl.core.callback import current_context
 from whorl.core.handle import Handle, Request
 from whorl.core.kernel.errors import os_error
-from whorl.core.limits import WRITE_FREELIST_SIZE
 
 try:
     import cython
@@ -128,7 +128,11 @@ def recycle_write(request: StreamRequest) -> None:
     Making and freeing objects that the collector watches is a third of the cost of a write.
     """
     global _freelist, _freelist_size
-    if has_single_reference(request) and type(request) is Write and _freelist_size < WRITE_FREELIST_SIZE:
+    if (
+        has_single_reference(request)
+        and type(request) is Write
+        and _freelist_size < limits.WRITE_FREELIST_SIZE
+    ):
         request.data = None  # first: freeing it may run any code
         if request._pending:
             return

@@ -6,22 +6,23 @@ import itertools
 
 import pytest
 
+from whorl.aio.sockets import states
 from whorl.aio.sockets.interest import interest
-from whorl.aio.sockets.states import EDGE, IDLE, Kind, Waiting
+from whorl.aio.sockets.states import EDGE, IDLE
 from whorl.core import Event
 
 READ_EDGES = EDGE | Event.READABLE | Event.DISCONNECT | Event.PRIORITIZED
 BOTH_EDGES = READ_EDGES | Event.WRITABLE
-OBJECTS = [Kind.OTHER, Kind.LOCAL_STREAM, Kind.TCP]
-KINDS = [Kind.SHARED, *OBJECTS]
+OBJECTS = [states.OTHER, states.LOCAL_STREAM, states.TCP]
+KINDS = [states.SHARED, *OBJECTS]
 NOTHING = 0
 SOMETHING = list(range(1, 16))  # the sets of those that may wait
 
 
 def level(waiting: int) -> int:
     """Return the directions of the waiting code."""
-    reads = waiting & (Waiting.READER | Waiting.RECEIVER)
-    writes = waiting & (Waiting.WRITER | Waiting.SENDER)
+    reads = waiting & (states.READER | states.RECEIVER)
+    writes = waiting & (states.WRITER | states.SENDER)
     return (Event.READABLE if reads else 0) | (Event.WRITABLE if writes else 0)
 
 
@@ -34,7 +35,7 @@ def test_callbacks_are_watched_level_triggered(kind: int, waiting: int) -> None:
 
 @pytest.mark.parametrize("waiting", SOMETHING)
 def test_shared_descriptors_are_watched_level_triggered(waiting: int) -> None:
-    assert interest(Kind.SHARED, waiting, 0, True) == level(waiting)
+    assert interest(states.SHARED, waiting, 0, True) == level(waiting)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -46,14 +47,14 @@ def test_pollers_without_edges_watch_level_triggered(kind: int, waiting: int) ->
 @pytest.mark.parametrize(
     ("kind", "waiting", "expected"),
     [
-        (Kind.TCP, Waiting.RECEIVER, BOTH_EDGES),
-        (Kind.TCP, Waiting.SENDER, BOTH_EDGES),
-        (Kind.LOCAL_STREAM, Waiting.RECEIVER, READ_EDGES),
-        (Kind.LOCAL_STREAM, Waiting.SENDER, BOTH_EDGES),
-        (Kind.LOCAL_STREAM, Waiting.RECEIVER | Waiting.SENDER, BOTH_EDGES),
-        (Kind.OTHER, Waiting.RECEIVER, READ_EDGES),
-        (Kind.OTHER, Waiting.SENDER, Event.WRITABLE),
-        (Kind.OTHER, Waiting.RECEIVER | Waiting.SENDER, Event.READABLE | Event.WRITABLE),
+        (states.TCP, states.RECEIVER, BOTH_EDGES),
+        (states.TCP, states.SENDER, BOTH_EDGES),
+        (states.LOCAL_STREAM, states.RECEIVER, READ_EDGES),
+        (states.LOCAL_STREAM, states.SENDER, BOTH_EDGES),
+        (states.LOCAL_STREAM, states.RECEIVER | states.SENDER, BOTH_EDGES),
+        (states.OTHER, states.RECEIVER, READ_EDGES),
+        (states.OTHER, states.SENDER, Event.WRITABLE),
+        (states.OTHER, states.RECEIVER | states.SENDER, Event.READABLE | Event.WRITABLE),
     ],
 )
 def test_tasks_of_a_socket_object_are_watched_edge_triggered(kind: int, waiting: int, expected: int) -> None:
@@ -63,7 +64,7 @@ def test_tasks_of_a_socket_object_are_watched_edge_triggered(kind: int, waiting:
 @pytest.mark.parametrize("kind", OBJECTS)
 @pytest.mark.parametrize("former", [READ_EDGES, BOTH_EDGES])
 def test_an_edge_triggered_watch_stays_idle_while_no_task_waits(kind: int, former: int) -> None:
-    expected = BOTH_EDGES if kind == Kind.TCP else READ_EDGES
+    expected = BOTH_EDGES if kind == states.TCP else READ_EDGES
     assert interest(kind, NOTHING, former, True) == expected | IDLE
 
 
@@ -81,4 +82,4 @@ def test_no_other_watch_stays_when_nothing_waits(kind: int, former: int) -> None
 
 @pytest.mark.parametrize("former", [Event.READABLE, READ_EDGES, BOTH_EDGES])
 def test_no_watch_of_a_shared_descriptor_stays_when_nothing_waits(former: int) -> None:
-    assert interest(Kind.SHARED, NOTHING, former, True) == 0
+    assert interest(states.SHARED, NOTHING, former, True) == 0

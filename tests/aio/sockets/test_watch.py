@@ -19,7 +19,7 @@ import pytest
 import whorl
 from tests.aio.compare_with_asyncio import is_as_in_asyncio
 from tests.aio.sockets_for_tests import Recorder, digest, noise, receive, socket_pair, turns
-from whorl.aio.sockets.states import Kind
+from whorl.aio.sockets import states
 from whorl.aio.sockets.watch import kind_of
 from whorl.core import Kernel
 from whorl.core.limits import IDLE_EVENTS
@@ -170,14 +170,14 @@ async def test_a_receive_that_ends_at_another_writer_hides_nothing_of_what_follo
 @pytest.mark.parametrize(
     ("family", "kind", "protocol", "expected"),
     [
-        (socket.AF_INET, socket.SOCK_STREAM, 0, Kind.TCP),
-        (socket.AF_INET6, socket.SOCK_STREAM, socket.IPPROTO_TCP, Kind.TCP),
-        (socket.AF_INET, socket.SOCK_STREAM, 262, Kind.TCP),  # MPTCP
-        (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_SCTP, Kind.OTHER),
-        (socket.AF_INET, socket.SOCK_DGRAM, 0, Kind.OTHER),
-        (socket.AF_UNIX, socket.SOCK_STREAM, 0, Kind.LOCAL_STREAM),
-        (socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, Kind.OTHER),
-        (socket.AF_VSOCK, socket.SOCK_STREAM, 0, Kind.OTHER),
+        (socket.AF_INET, socket.SOCK_STREAM, 0, states.TCP),
+        (socket.AF_INET6, socket.SOCK_STREAM, socket.IPPROTO_TCP, states.TCP),
+        (socket.AF_INET, socket.SOCK_STREAM, 262, states.TCP),  # MPTCP
+        (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_SCTP, states.OTHER),
+        (socket.AF_INET, socket.SOCK_DGRAM, 0, states.OTHER),
+        (socket.AF_UNIX, socket.SOCK_STREAM, 0, states.LOCAL_STREAM),
+        (socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, states.OTHER),
+        (socket.AF_VSOCK, socket.SOCK_STREAM, 0, states.OTHER),
     ],
 )
 def test_the_kind_of_a_socket_is_tcp_for_tcp_alone(

@@ -1,4 +1,5 @@
 cimport cython
+from libc cimport errno
 
 from cpython.ref cimport PyObject
 
@@ -7,6 +8,7 @@ from whorl.aio.transports.connection_set cimport ConnectionSet
 from whorl.aio.transports.stream cimport StreamTransport, new
 from whorl.aio.transports.fd_table cimport TransportTable
 from whorl.aio.sockets.connect_plain cimport is_stock_loop
+from whorl.core cimport limits, states
 from whorl.core.kernel.kernel cimport Kernel
 from whorl.core.loop.lifecycle cimport LoopLifecycle
 from whorl.core.pollers.contract cimport IOHandle
@@ -14,11 +16,7 @@ from whorl.core.pollers.contract cimport IOHandle
 cdef extern from "Python.h":
     object copy_of "PyContext_Copy"(object context)
 
-cdef int OPEN
-cdef int READABLE
-cdef int ACCEPTS_PER_EVENT
 cdef object SocketTransport
-cdef int ABORTED
 cdef tuple EXHAUSTED
 cdef tuple WOULD_BLOCK
 

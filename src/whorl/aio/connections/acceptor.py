@@ -21,12 +21,11 @@ from whorl.aio.sockets.watch import release_fd_for_transport
 from whorl.aio.transports.connection_set import ConnectionSet
 from whorl.aio.transports.public import SocketTransport
 from whorl.aio.transports.stream import StreamTransport
+from whorl.core import limits, states
 from whorl.core.copying import refuse_copy
 from whorl.core.kernel.errors import CONNECTION_ERRORS, os_error
 from whorl.core.kernel.sockets import ACCEPTED_FAMILIES
-from whorl.core.limits import ACCEPT_RETRY_DELAY_NS, ACCEPTS_PER_EVENT
 from whorl.core.pollers.contract import IOHandle
-from whorl.core.states import Event, HandleState
 
 try:
     import cython
@@ -39,12 +38,9 @@ if TYPE_CHECKING:
     from whorl.core.loop.lifecycle import LoopLifecycle
     from whorl.core.timers.timed_callback import TimedCallback
 
-OPEN = int(HandleState.OPEN)
-READABLE = int(Event.READABLE)
 
 # Errors of accept(2) after which connections still wait, but resources to accept them are missing.
 EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-ABORTED = -errno.ECONNABORTED
 WOULD_BLOCK = (-errno.EAGAIN, -errno.EINTR)
 
 if not cython.compiled:
@@ -95,19 +91,19 @@ class Acceptor(IOHandle):
             if is_stock_socket(sock) and sock.family in ACCEPTED_FAMILIES:
                 own_name = loop._kernel.socket_name(sock) if sock.family == socket.AF_UNIX else None
                 self._kind = int(sock.family), sock.proto, None if isinstance(own_name, int) else own_name
-        loop._poller.add(self, READABLE)
+        loop._poller.add(self, states.READABLE)
         self._activate()
 
     def _on_events(self, seen: int) -> None:
         if self._accepted:
             self._begin_accepted()
-        if not seen or self._handle_state != OPEN:
+        if not seen or self._handle_state != states.OPEN:
             return
         self._taken = 0
         try:
             self._accept()
         except Exception as error:
-            if self._taken or self._handle_state != OPEN:
+            if self._taken or self._handle_state != states.OPEN:
                 raise  # It is about the connection that was taken, so it does not come again by itself.
             self._pause_accepting(error)
 
@@ -115,7 +111,7 @@ class Acceptor(IOHandle):
         """Accept what waits."""
         kernel = self._event_loop._kernel
         descriptors = self._accepts_descriptors()
-        for attempt in range(ACCEPTS_PER_EVENT):
+        for attempt in range(limits.ACCEPTS_PER_EVENT):
             if attempt == 1 and descriptors and not kernel.may_accept(self._fd):
                 return  # A connection mostly comes alone.
             accepted = kernel.accept_descriptor(self._fd) if descriptors else kernel.accept(self._sock)
@@ -129,16 +125,16 @@ class Acceptor(IOHandle):
                     self._begin_soon(accepted)
                 else:
                     serve(self, *accepted)
-                if self._handle_state != OPEN:
+                if self._handle_state != states.OPEN:
                     return
             elif accepted in WOULD_BLOCK:
                 return
             elif -accepted not in CONNECTION_ERRORS:
                 self._pause_accepting(os_error(accepted))
                 return
-            elif accepted != ABORTED:
+            elif accepted != -errno.ECONNABORTED:
                 self._report(os_error(accepted))
-                if self._handle_state != OPEN:
+                if self._handle_state != states.OPEN:
                     return
         if not self._taken:
             self._pause_accepting(os_error(accepted))
@@ -192,7 +188,7 @@ class Acceptor(IOHandle):
         made: StreamTransport | None = None
         try:
             protocol = self._server._protocol_factory()
-            if self._handle_state != OPEN:  # The factory closed the server.
+            if self._handle_state != states.OPEN:  # The factory closed the server.
                 loop._kernel.close(fd)
                 return
             made = self._transport_over(fd, accepted, protocol, context)
@@ -219,7 +215,7 @@ class Acceptor(IOHandle):
     def _pause_accepting(self, error: Exception) -> None:
         """Try again later, and report the error."""
         if self._retry_timer is None:
-            self._retry_timer = self._event_loop.call_later(ACCEPT_RETRY_DELAY_NS / 1e9, self._resume)
+            self._retry_timer = self._event_loop.call_later(limits.ACCEPT_RETRY_DELAY_NS / 1e9, self._resume)
         self._event_loop._poller.remove(self)
         self._report(error)
 
@@ -243,7 +239,7 @@ class Acceptor(IOHandle):
             return
         refusal = None
         try:
-            self._event_loop._poller.add(self, READABLE)
+            self._event_loop._poller.add(self, states.READABLE)
         except OSError as error:
             refusal = error
         if refusal is not None:  # The kernel has no room for the watch yet.

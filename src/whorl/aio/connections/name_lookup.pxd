@@ -2,6 +2,7 @@ cimport cython
 from libc.stdint cimport uint64_t
 from cpython.bytes cimport PyBytes_AS_STRING
 
+from whorl.core cimport states
 from whorl.core.kernel.socket_addresses cimport AF_INET, AF_INET6, read_address, sockaddr_storage
 from whorl.core.loop.loop cimport Loop
 from whorl.core.pollers.contract cimport IOHandle
@@ -40,7 +41,6 @@ cdef extern from "whorl/aio/connections/name_lookup.h":
 cdef extern from "Python.h":
     str PyUnicode_FromString(const char *text)
 
-cdef int READABLE
 cdef Py_ssize_t MOST_THREADS
 cdef str SHARED
 cdef Py_ssize_t LONGEST_LABEL

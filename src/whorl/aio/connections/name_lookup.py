@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from whorl.aio.interop.stock import has_stock_executor_methods, has_stock_run_in_executor
 from whorl.aio.sockets.connect_plain import is_stock_loop
+from whorl.core import states
 from whorl.core.kernel.errors import os_error
 from whorl.core.pollers.contract import IOHandle
-from whorl.core.states import Event
 
 try:
     import cython
@@ -26,7 +26,6 @@ except ImportError:
 if TYPE_CHECKING:
     from whorl.aio.loop_type import AnyLoop
 
-READABLE = int(Event.READABLE)
 #: As many as a loop's executor has.
 MOST_THREADS = min(32, (os.cpu_count() or 1) + 4)
 SHARED = "names"
@@ -78,7 +77,7 @@ class NameLookups(IOHandle):
             raise MemoryError
         self._fd = fd
         try:
-            machine._poller.add(self, READABLE)
+            machine._poller.add(self, states.READABLE)
         except BaseException:
             self._release()
             raise

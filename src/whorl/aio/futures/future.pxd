@@ -1,12 +1,9 @@
 cimport cython
 
+from whorl.aio.futures cimport states
 from whorl.core.callback cimport Runnable
 from whorl.core.loop.loop cimport Loop
 from whorl.core.threads cimport shared_int
-
-cdef int PENDING
-cdef int CANCELLED
-cdef int FINISHED
 
 
 cdef extern from "whorl/aio/futures/future.h":

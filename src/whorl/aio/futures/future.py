@@ -16,8 +16,9 @@ from contextvars import Context
 from types import GenericAlias, TracebackType
 from typing import Any
 
+from whorl.aio.futures import states
 from whorl.aio.futures.awaited_by import waiter_behind
-from whorl.aio.futures.states import CANCELLED, FINISHED, NAMES, PENDING
+from whorl.aio.futures.states import NAMES
 from whorl.core.callback import Runnable, current_context
 from whorl.core.loop.loop import Loop
 
@@ -67,7 +68,7 @@ class Future(Runnable):
         if status and REFUSES_SECOND_INIT:
             raise RuntimeError(f"{self.__class__.__name__} object is already initialized")
         self._loop: Any = events.get_event_loop() if loop is None else loop
-        self._status = PENDING
+        self._status = states.PENDING
         self._result: Any = None
         self._exception: BaseException | None = None
         self._traceback: Any = None
@@ -103,11 +104,11 @@ class Future(Runnable):
 
     def done(self) -> bool:
         """Return whether it has a result or an exception, or was cancelled."""
-        return self._status > PENDING
+        return self._status > states.PENDING
 
     def cancelled(self) -> bool:
         """Return whether it was cancelled."""
-        return self._status == CANCELLED
+        return self._status == states.CANCELLED
 
     def result(self) -> Any:
         """Return the result; raise the exception that was set, CancelledError, or InvalidStateError."""
@@ -115,14 +116,14 @@ class Future(Runnable):
 
     def exception(self) -> BaseException | None:
         """Return the exception, or None; raise CancelledError or InvalidStateError."""
-        if self._status == CANCELLED:
+        if self._status == states.CANCELLED:
             raise self._make_cancelled_error()
         return self._outcome("Exception is not set.")
 
     def _take_result(self) -> Any:
-        if self._status == FINISHED and self._exception is None:
+        if self._status == states.FINISHED and self._exception is None:
             return self._result
-        if self._status == CANCELLED:
+        if self._status == states.CANCELLED:
             raise self._make_cancelled_error()
         error = self._outcome("Result is not ready.")
         if error is None:
@@ -136,15 +137,15 @@ class Future(Runnable):
 
     def _restore_traceback(self, error: BaseException) -> None:
         """Restore the traceback that an exception had when it was set, whichever code has raised it since."""
-        if self._status == FINISHED:
+        if self._status == states.FINISHED:
             error.__traceback__ = self._traceback
             self._traceback = None  # which may hold frames that hold this future
 
     def _outcome(self, complaint: str) -> BaseException | None:
         """Return the exception that waiting for this raises; it need not be logged any more."""
-        if self._status == CANCELLED:
+        if self._status == states.CANCELLED:
             return self._make_cancelled_error()
-        if self._status != FINISHED:
+        if self._status != states.FINISHED:
             raise asyncio.InvalidStateError(complaint)
         self._is_unretrieved = False
         return self._exception
@@ -173,15 +174,15 @@ class Future(Runnable):
         return self._cancel(msg)
 
     def _finish(self, result: Any) -> None:
-        if self._status != PENDING:
+        if self._status != states.PENDING:
             self._refuse()
         self._result = result
-        self._status = FINISHED
+        self._status = states.FINISHED
         if self._first is not None:
             self._call_all()
 
     def _fail(self, exception: Any) -> None:
-        if self._status != PENDING:
+        if self._status != states.PENDING:
             self._refuse()
         if isinstance(exception, type):
             exception = exception()
@@ -196,18 +197,18 @@ class Future(Runnable):
             exception = error
         self._exception = exception
         self._traceback = exception.__traceback__
-        self._status = FINISHED
+        self._status = states.FINISHED
         self._is_unretrieved = True
         if self._first is not None:
             self._call_all()
 
     def _cancel(self, message: Any) -> bool:
         self._is_unretrieved = False
-        if self._status != PENDING:
+        if self._status != states.PENDING:
             if self._status == 0:
                 self._refuse()
             return False
-        self._status = CANCELLED
+        self._status = states.CANCELLED
         self._message = message
         if self._first is not None:
             self._call_all()
@@ -225,7 +226,7 @@ class Future(Runnable):
         """Call `fn(self)` by the loop when this is done, in `context`, or in a copy of the caller's."""
         if self._loop is None:
             raise RuntimeError("Future object is not initialized.")
-        if self._status != PENDING:
+        if self._status != states.PENDING:
             self._loop.call_soon(fn, self, context=context)
         else:
             self._append(fn, current_context() if context is None else context)
@@ -358,7 +359,7 @@ def new_future(loop: Any) -> Future:
         return Future(loop=loop)
     future = Future.__new__(Future)
     future._loop = loop
-    future._status = PENDING
+    future._status = states.PENDING
     return future
 
 
@@ -383,7 +384,7 @@ class FutureIterator:
         future = self._future
         if future is None:
             raise StopIteration
-        if future._status == PENDING:
+        if future._status == states.PENDING:
             if future._asyncio_future_blocking:
                 raise RuntimeError("await wasn't used with future")
             future._asyncio_future_blocking = True

@@ -2,6 +2,7 @@ cimport cython
 from libc.stdint cimport int64_t
 from cpython.object cimport PyObject
 
+from whorl.aio.futures cimport states
 from whorl.aio.futures.future cimport Future
 from whorl.aio.futures.task_factory cimport task_of_factory
 from whorl.core.callback cimport current_context
@@ -40,13 +41,11 @@ cdef struct Ring:
     char apart[64]  # from the next ring, which other threads change
 
 
-cdef int PENDING
 cdef Ring _rings[RINGS]
 cdef int64_t _tasks_made
 cdef bint _registers_each
 cdef set _like_own
-cdef bint KEEPS_DICTIONARY
-cdef bint TAKES_CANCEL_BACK
+cdef bint KEEPS_DICTIONARY, TAKES_CANCEL_BACK
 cdef object UNSET
 cdef dict _current
 cdef object _enter

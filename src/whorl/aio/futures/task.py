@@ -14,8 +14,8 @@ from contextvars import Context
 from types import CoroutineType
 from typing import Any
 
+from whorl.aio.futures import states
 from whorl.aio.futures.future import Future
-from whorl.aio.futures.states import PENDING
 from whorl.aio.futures.task_factory import task_of_factory
 from whorl.core.callback import current_context
 from whorl.core.loop.loop import Loop
@@ -210,7 +210,7 @@ class Task(Future):
 
     def _step(self, error: Any) -> None:
         """Let the coroutine go on, up to its next wait."""
-        if self._status != PENDING:
+        if self._status != states.PENDING:
             raise asyncio.InvalidStateError(f"_step(): already done: {self!r}, {error!r}")
         if self._must_cancel:
             if not isinstance(error, asyncio.CancelledError):
@@ -334,7 +334,7 @@ class Task(Future):
             raise
         finally:
             _swap_current_task(loop, previous)
-        if self._status != PENDING:
+        if self._status != states.PENDING:
             show_as(self, None, self._name)
         if not cython.compiled:
             del self
@@ -351,7 +351,7 @@ class Task(Future):
     def cancel(self, msg: Any = None) -> bool:
         """Throw CancelledError into the coroutine soon; return whether it was still running."""
         self._is_unretrieved = False
-        if self._status != PENDING:
+        if self._status != states.PENDING:
             return False
         self._num_cancels_requested += 1
         waiter = self._fut_waiter
@@ -417,7 +417,7 @@ class Task(Future):
 
     def _end(self) -> None:
         delist(self)  # The exception handler may keep it; it never runs again.
-        if self._status == PENDING and self._log_destroy_pending and self._loop is not None:
+        if self._status == states.PENDING and self._log_destroy_pending and self._loop is not None:
             context: dict[str, Any] = {"task": self, "message": "Task was destroyed but it is pending!"}
             if self._source_traceback:
                 context["source_traceback"] = self._source_traceback
@@ -458,7 +458,7 @@ def new_task(loop: Any, coro: Any, name: Any, context: Context | None) -> Task:
         return Task(coro, loop=loop, name=name, context=context)
     task = Task.__new__(Task)
     task._loop = loop
-    task._status = PENDING
+    task._status = states.PENDING
     task._check(coro, context)
     task._start(coro, name, context)
     machine._enqueue(task)

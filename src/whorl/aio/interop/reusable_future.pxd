@@ -35,8 +35,7 @@ cdef PyGetSetDef *STATE
 cdef PyGetSetDef *BLOCKING
 cdef PyGetSetDef *CALLBACKS
 cdef tuple WOKEN
-cdef bint TAKES_CANCEL_BACK
-cdef bint AWAITED_BY
+cdef bint TAKES_CANCEL_BACK, AWAITED_BY
 cdef object discard_awaiter
 
 

@@ -34,8 +34,7 @@ cdef object _COROUTINES
 cdef object _CONNECTION_MADE
 cdef object _EOF_RECEIVED
 cdef object _OWN_CONNECTION_MADE
-cdef bint _KNOWS_READERS
-cdef bint _KNOWS_WRITERS
+cdef bint _KNOWS_READERS, _KNOWS_WRITERS
 
 
 cpdef bint has_stock_stream_methods() except -1

@@ -16,14 +16,11 @@ from typing import TYPE_CHECKING, Any
 from whorl.aio.interop import handle_run_hook
 from whorl.aio.loop.lifecycle import _run_until_complete_cb  # type: ignore[attr-defined]
 from whorl.core.loop.loop import Loop
-from whorl.core.states import Event
+from whorl.core.states import READABLE, WRITABLE
 from whorl.handles.watchers.loop_watchers import LoopWatcher
 
 if TYPE_CHECKING:
     from whorl.aio.loop_type import AnyLoop
-
-READABLE = int(Event.READABLE)
-WRITABLE = int(Event.WRITABLE)
 
 #: Where an entry, or a handle, keeps the contexts in which it calls.
 _CONTEXTS = ("_context", "_read_context", "_receive_context", "_connection_context")

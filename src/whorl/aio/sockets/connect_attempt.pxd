@@ -1,14 +1,12 @@
 cimport cython
 
 from whorl.aio.streams.feed cimport StreamWait, new_wait
+from whorl.core cimport states
 from whorl.core.callback cimport AbstractLoop
 from whorl.core.kernel.kernel cimport Kernel
 from whorl.core.loop.loop cimport Loop
 from whorl.core.pollers.contract cimport IOHandle
 
-cdef int WRITABLE
-cdef int ALL
-cdef int CONNECTED
 cdef int AF_INET6
 cdef object DONE
 cdef tuple NO_KIND

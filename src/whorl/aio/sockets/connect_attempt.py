@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from whorl.aio.streams.feed import StreamWait
+from whorl.core import states
 from whorl.core.kernel.errors import os_error
 from whorl.core.pollers.contract import IOHandle
-from whorl.core.states import Event
 
 try:
     import cython
@@ -23,9 +23,6 @@ except ImportError:
 if TYPE_CHECKING:
     from whorl.core.loop.loop import Loop
 
-WRITABLE = int(Event.WRITABLE)
-ALL = int(Event.READABLE | Event.WRITABLE | Event.DISCONNECT | Event.PRIORITIZED)
-CONNECTED = int(Event.WRITABLE | Event.ERROR | Event.HANGUP)
 AF_INET6 = int(socket.AF_INET6)
 NO_KIND: tuple[int, int, None] = (0, 0, None)
 DONE: Iterator[None] = iter(())
@@ -67,7 +64,7 @@ class ConnectAttempt(IOHandle):
         """Let the poller tell when the connect ends."""
         self._wait = new_wait(self._machine)
         self._edge = self._machine._poller.edge_triggered
-        self._machine._poller.add(self, ALL if self._owns_fd and self._edge else WRITABLE)
+        self._machine._poller.add(self, states.WATCHABLE if self._owns_fd and self._edge else states.WRITABLE)
         self._activate()
 
     def _on_events(self, seen: int) -> None:
@@ -76,7 +73,7 @@ class ConnectAttempt(IOHandle):
             if not self._owns_fd:
                 self._leave()
             return
-        if not seen & CONNECTED:
+        if not seen & states.OUTGOING:
             return
         self._deactivate()
         self._code = self._machine._kernel.descriptor_error(self._fd)
@@ -103,7 +100,7 @@ class ConnectAttempt(IOHandle):
             raise os_error(duplicate)
         self._leave()
         self._fd = duplicate
-        self._machine._poller.add(self, WRITABLE)
+        self._machine._poller.add(self, states.WRITABLE)
 
     def __del__(self) -> None:
         if owns_fd(self):  # The task that awaited it is gone.

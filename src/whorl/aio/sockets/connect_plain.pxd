@@ -1,4 +1,5 @@
 cimport cython
+from libc cimport errno
 from cpython.object cimport PyObject, PyTypeObject
 
 from whorl.aio.interop.stock cimport (
@@ -20,16 +21,7 @@ cdef extern from "Python.h":
 
 ctypedef object (*binding_t)(object member, PyObject *instance, PyObject *owner)
 
-cdef int AF_INET
-cdef int AF_INET6
-cdef int AF_UNIX
-cdef int SOCK_STREAM
-cdef int SOCK_DGRAM
-cdef int IPPROTO_TCP
-cdef int IPPROTO_UDP
-cdef int UNKNOWN_ADDRESS
-cdef int IN_PROGRESS
-cdef int INTERRUPTED
+cdef int AF_INET, AF_INET6, AF_UNIX, SOCK_STREAM, SOCK_DGRAM, IPPROTO_TCP, IPPROTO_UDP, UNKNOWN_ADDRESS
 cdef str ANY_ADDRESS
 cdef object CONNECTION_METHODS
 cdef object FAMILY

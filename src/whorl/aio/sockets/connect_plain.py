@@ -45,8 +45,6 @@ SOCK_DGRAM = int(socket.SOCK_DGRAM)
 IPPROTO_TCP = int(socket.IPPROTO_TCP)
 IPPROTO_UDP = int(socket.IPPROTO_UDP)
 ANY_ADDRESS = "0.0.0.0"
-IN_PROGRESS = -errno.EINPROGRESS
-INTERRUPTED = -errno.EINTR  # it goes on all the same
 
 # The numbers behind the attributes of a socket object: Python's own attributes make an enum member each time.
 FAMILY, KIND, PROTOCOL = (vars(_socket.socket)[name] for name in ("family", "type", "proto"))
@@ -116,7 +114,7 @@ def connect_descriptor(loop: AnyLoop, family: int, protocol: int, address: Any) 
             machine._held.push_all()
         code = kernel.connect_descriptor(fd, family, address)
         if code != UNKNOWN_ADDRESS:
-            if code and code != IN_PROGRESS and code != INTERRUPTED:
+            if code and code != -errno.EINPROGRESS and code != -errno.EINTR:
                 raise os_error(code)
             made: ConnectAttempt = new(ConnectAttempt)
             made._init_begun(machine, fd, (family, protocol, None))
@@ -156,7 +154,7 @@ def connect_socket(loop: AnyLoop, sock: Any, address: Any) -> ConnectAttempt | N
     code = machine._kernel.connect_descriptor(fd, family, address)
     if code == UNKNOWN_ADDRESS:
         return None
-    if code and code != IN_PROGRESS and code != INTERRUPTED:
+    if code and code != -errno.EINPROGRESS and code != -errno.EINTR:
         raise os_error(code)
     attempt: ConnectAttempt = new(ConnectAttempt)
     attempt._init_begun(machine, fd, (family, 0, None))

@@ -1,17 +1,9 @@
 cimport cython
 
-cdef int EDGE
-cdef int IDLE
-cdef int SHARED
-cdef int OTHER
-cdef int TCP
-cdef int CALLBACKS
-cdef int READS
-cdef int WRITES
-cdef int SENDER
-cdef int READABLE
-cdef int WRITABLE
-cdef int READABLE_EDGES
+from whorl.aio.sockets cimport states
+from whorl.core cimport states as events
+
+cdef int CALLBACKS, READS, WRITES, READABLE_EDGES
 
 
 @cython.locals(edge=bint, wanted=int)

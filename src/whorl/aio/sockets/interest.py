@@ -16,19 +16,13 @@ becomes writable again only after it was full.
 
 from __future__ import annotations
 
-from whorl.aio.sockets.states import EDGE, IDLE, Kind, Waiting
-from whorl.core.states import Event
+from whorl.aio.sockets import states
+from whorl.core import states as events
 
-SHARED = Kind.SHARED
-OTHER = Kind.OTHER
-TCP = Kind.TCP
-CALLBACKS = Waiting.READER | Waiting.WRITER
-READS = Waiting.READER | Waiting.RECEIVER
-WRITES = Waiting.WRITER | Waiting.SENDER
-SENDER = Waiting.SENDER
-READABLE = int(Event.READABLE)
-WRITABLE = int(Event.WRITABLE)
-READABLE_EDGES = EDGE | int(Event.READABLE | Event.DISCONNECT | Event.PRIORITIZED)
+CALLBACKS = states.READER | states.WRITER
+READS = states.READER | states.RECEIVER
+WRITES = states.WRITER | states.SENDER
+READABLE_EDGES = states.EDGE | events.READABLE | events.DISCONNECT | events.PRIORITIZED
 
 
 def interest(kind: int, waiting: int, former: int, has_edges: bool) -> int:
@@ -36,13 +30,13 @@ def interest(kind: int, waiting: int, former: int, has_edges: bool) -> int:
 
     `former` is the interest until now, with its bit EDGE; `has_edges`: the poller is edge-triggered.
     """
-    edge = has_edges and kind != SHARED and not waiting & CALLBACKS
-    if edge and not (kind == OTHER and waiting & SENDER):
-        if waiting or former > EDGE:
+    edge = has_edges and kind != states.SHARED and not waiting & CALLBACKS
+    if edge and not (kind == states.OTHER and waiting & states.SENDER):
+        if waiting or former > states.EDGE:
             wanted = READABLE_EDGES
-            if kind == TCP or waiting & SENDER:
-                wanted |= WRITABLE
-            return wanted if waiting else wanted | IDLE
+            if kind == states.TCP or waiting & states.SENDER:
+                wanted |= events.WRITABLE
+            return wanted if waiting else wanted | states.IDLE
     if waiting:
-        return (READABLE if waiting & READS else 0) | (WRITABLE if waiting & WRITES else 0)
-    return READABLE | IDLE if kind != SHARED and former == READABLE else 0
+        return (events.READABLE if waiting & READS else 0) | (events.WRITABLE if waiting & WRITES else 0)
+    return events.READABLE | states.IDLE if kind != states.SHARED and former == events.READABLE else 0

@@ -1,6 +1,8 @@
 cimport cython
+from libc cimport errno
 from libc.limits cimport INT_MAX
 
+from whorl.aio.sockets cimport states
 from whorl.aio.transports.byte_transport cimport Py_IS_TYPE, PyMethodDescr_Type, PyMethodDescrObject
 from whorl.aio.transports.fd_table cimport TransportTable
 from whorl.aio.transports.pipe cimport ReadPipe, WritePipe
@@ -8,36 +10,12 @@ from whorl.aio.interop.class_snapshot cimport version_of
 from whorl.aio.interop.reusable_future cimport ReusableFuture
 from whorl.aio.sockets.connect_attempt cimport ConnectAttempt
 from whorl.aio.sockets.interest cimport interest
+from whorl.core cimport limits, states as events
 from whorl.core.callback cimport Callback, drop_callback, has_single_reference
 from whorl.core.loop.loop cimport Loop
 from whorl.core.pollers.contract cimport IOHandle, Poller
 
-cdef int READABLE
-cdef int WRITABLE
-cdef int DISCONNECT
-cdef int PRIORITIZED
-cdef int ERROR
-cdef int HANGUP
-cdef int EAGAIN
-cdef int EINTR
-cdef int WAIT
-cdef int OVER
-cdef int AGAIN
-cdef int EDGE
-cdef int IDLE
-cdef int SHARED
-cdef int TCP
-cdef int READER
-cdef int WRITER
-cdef int RECEIVER
-cdef int SENDER
-cdef int DRAINED
-cdef int HUNG_UP
-cdef int URGENT
-cdef int ATTEMPTS_PER_EVENT
-cdef int IDLE_EVENTS
-cdef Py_ssize_t READ_SIZE
-cdef Py_ssize_t LONG_READ
+cdef int WAIT, OVER, AGAIN, DRAINED, HUNG_UP, URGENT
 
 cdef extern from "Python.h":
     long PyLong_AsLongAndOverflow(object number, int *overflow) except? -1

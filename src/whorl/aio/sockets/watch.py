@@ -22,17 +22,17 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from whorl.aio.interop.reusable_future import ReusableFuture
+from whorl.aio.sockets import states
 from whorl.aio.sockets.connect_attempt import ConnectAttempt
 from whorl.aio.sockets.interest import interest
-from whorl.aio.sockets.states import EDGE, IDLE, Kind, Waiting
 from whorl.aio.transports.pipe import ReadPipe, WritePipe
+from whorl.core import limits
+from whorl.core import states as events
 from whorl.core.callback import Callback, drop_callback
 from whorl.core.kernel.errors import os_error
 from whorl.core.kernel.socket_overrides import PLAIN, SOCKET
 from whorl.core.kernel.sockets import is_tcp
-from whorl.core.limits import ATTEMPTS_PER_EVENT, IDLE_EVENTS, LONG_READ, READ_SIZE
 from whorl.core.pollers.contract import IOHandle
-from whorl.core.states import Event
 
 try:
     import cython
@@ -63,23 +63,9 @@ if not cython.compiled:
         return fd
 
 
-READABLE = int(Event.READABLE)
-WRITABLE = int(Event.WRITABLE)
-DISCONNECT = int(Event.DISCONNECT)
-PRIORITIZED = int(Event.PRIORITIZED)
-ERROR = int(Event.ERROR)
-HANGUP = int(Event.HANGUP)
-EAGAIN = -errno.EAGAIN
-EINTR = -errno.EINTR
 WAIT = 0
 OVER = 1
 AGAIN = 2
-SHARED = Kind.SHARED
-TCP = Kind.TCP
-READER = Waiting.READER
-WRITER = Waiting.WRITER
-RECEIVER = Waiting.RECEIVER
-SENDER = Waiting.SENDER
 DRAINED = 1  # all data was received, and no event came since
 HUNG_UP = 2  # the peer will write no more, so that no event may come
 URGENT = 4  # there is urgent data, at which a receive ends before it has all
@@ -91,9 +77,9 @@ _version_of_sockets = 0  # of Python's class when it was last found to be as eve
 def facts_of(seen: int) -> int:
     """Return the facts on unread data that these events tell."""
     facts = 0
-    if seen & (DISCONNECT | HANGUP | ERROR):
+    if seen & events.ENDS:
         facts = HUNG_UP
-    if seen & PRIORITIZED:
+    if seen & events.PRIORITIZED:
         facts |= URGENT
     return facts
 
@@ -111,9 +97,9 @@ def has_plain_methods() -> bool:
 def kind_of(sock: socket.socket) -> int:
     """Return the `Kind` of a socket object."""
     if is_tcp(sock):
-        return Kind.TCP
+        return states.TCP
     is_local = sock.family == socket.AF_UNIX and sock.type == socket.SOCK_STREAM
-    return Kind.LOCAL_STREAM if is_local else Kind.OTHER
+    return states.LOCAL_STREAM if is_local else states.OTHER
 
 
 class SocketWait(ReusableFuture):
@@ -151,17 +137,17 @@ class SocketWait(ReusableFuture):
         """Make the attempt; return OVER, WAIT if it would block, or AGAIN if it did a part and may go on."""
         result: Any = None
         try:
-            for _ in range(ATTEMPTS_PER_EVENT):
+            for _ in range(limits.ATTEMPTS_PER_EVENT):
                 if self._attempt is None:
                     result = received(self._event_loop, self._watched, fd, self._size)
                 else:
                     result = self._attempt()
-                if result is not None and not (type(result) is int and result == EINTR):
+                if result is not None and not (type(result) is int and result == -errno.EINTR):
                     break
             else:
                 return AGAIN
             if type(result) is int and result < 0:
-                if result == EAGAIN:
+                if result == -errno.EAGAIN:
                     return WAIT
                 raise os_error(result)
             self._result = result
@@ -194,7 +180,7 @@ class DescriptorWatch(IOHandle):
         self.receiver: SocketWait | None = None
         self.sender: SocketWait | None = None
         self._owner: Any = None  # a weak reference to the socket object
-        self._kind = SHARED
+        self._kind = states.SHARED
         self._unread = 0  # the known facts on unread data: DRAINED, HUNG_UP, URGENT
         self._last_size = 0  # the number of bytes that the last receive brought
         self._idle_events = 0  # the number of events while no task waited
@@ -215,17 +201,17 @@ class DescriptorWatch(IOHandle):
         # Errors and hang-ups concern both directions, as the selectors module has it.
         writer, sender = self.writer, self.sender
         self._unread |= facts_of(seen)
-        if seen == 0 or seen & ~WRITABLE:
+        if seen == 0 or seen & ~events.WRITABLE:
             self._unread &= ~DRAINED
             try:
                 self._on_readable(seen)
             except BaseException:
                 if sender is not None:  # The event may not come again.
                     self.attempt_soon()
-                elif writer is not None and not writer._cancelled and seen & (WRITABLE | HANGUP | ERROR):
+                elif writer is not None and not writer._cancelled and seen & events.OUTGOING:
                     self._event_loop._enqueue(writer)  # It was collected, and runs like all such events.
                 raise
-        if seen == 0 or seen & (WRITABLE | HANGUP | ERROR):
+        if seen == 0 or seen & events.OUTGOING:
             # A writer that the reader has just removed was cancelled, and does not run.
             if writer is not None and seen:
                 if not writer._cancelled:
@@ -298,18 +284,18 @@ class DescriptorWatch(IOHandle):
         level-triggered watch ends at once, because its event would come again and again.
         """
         self._unread |= facts_of(seen)
-        if seen & ~WRITABLE:
+        if seen & ~events.WRITABLE:
             self._unread &= ~DRAINED
             self._idle_events += 1
-            if self._idle_events > IDLE_EVENTS or not self._edge:
+            if self._idle_events > limits.IDLE_EVENTS or not self._edge:
                 self._is_idle_watch = False
                 self._event_loop._poller.remove(self)
 
     def update_drained(self, size: int, limit: int) -> None:
         """Record whether the last receive took all data: by TCP it did if it got less than `limit`."""
         self._last_size = size
-        if self._edge and self._kind == TCP and not self._unread & (HUNG_UP | URGENT):
-            self._unread = DRAINED if 0 < size < min(limit, READ_SIZE) else 0
+        if self._edge and self._kind == states.TCP and not self._unread & (HUNG_UP | URGENT):
+            self._unread = DRAINED if 0 < size < min(limit, limits.READ_SIZE) else 0
 
     def belongs_to(self, sock: Any) -> bool:
         """Return whether the watch was made for this socket object."""
@@ -347,20 +333,20 @@ class DescriptorWatch(IOHandle):
         so the poller registers the descriptor again.
         """
         waiting = (
-            (READER if self.reader is not None else 0)
-            | (WRITER if self.writer is not None else 0)
-            | (RECEIVER if self.receiver is not None else 0)
-            | (SENDER if self.sender is not None else 0)
+            (states.READER if self.reader is not None else 0)
+            | (states.WRITER if self.writer is not None else 0)
+            | (states.RECEIVER if self.receiver is not None else 0)
+            | (states.SENDER if self.sender is not None else 0)
         )
-        former = self._interest | (EDGE if self._edge else 0)
+        former = self._interest | (states.EDGE if self._edge else 0)
         plan = interest(self._kind, waiting, former, self._event_loop._poller.edge_triggered)
-        if plan == READABLE | IDLE:
+        if plan == events.READABLE | states.IDLE:
             self._seen = 0  # The recorded events were for the former reader.
-        wanted = plan & ~(EDGE | IDLE)
-        if wanted != self._interest or replaced or (wanted and plan & EDGE != former & EDGE):
-            self._rewatch(wanted, plan & EDGE != 0)
-        self._is_idle_watch = plan & IDLE != 0
-        if not waiting & (READER | WRITER):
+        wanted = plan & ~(states.EDGE | states.IDLE)
+        if wanted != self._interest or replaced or (wanted and plan & states.EDGE != former & states.EDGE):
+            self._rewatch(wanted, plan & states.EDGE != 0)
+        self._is_idle_watch = plan & states.IDLE != 0
+        if not waiting & (states.READER | states.WRITER):
             self.fileobj = None
         if waiting:
             self._idle_events = 0
@@ -397,7 +383,7 @@ class DescriptorWatch(IOHandle):
             self.receiver = waited
             raise
         if callback is not None and self._seen:
-            self._keep_other_direction(WRITABLE)
+            self._keep_other_direction(events.WRITABLE)
         if former is not None:
             drop_callback(former)
         return former is not None or waited is not None
@@ -414,7 +400,7 @@ class DescriptorWatch(IOHandle):
             self.sender = waited
             raise
         if callback is not None and self._seen:
-            self._keep_other_direction(READABLE | DISCONNECT | PRIORITIZED)
+            self._keep_other_direction(events.READABLE | events.DISCONNECT | events.PRIORITIZED)
         if former is not None:
             drop_callback(former)
         return former is not None or waited is not None
@@ -424,7 +410,7 @@ class DescriptorWatch(IOHandle):
 
         The callback's direction is watched level-triggered, so these events are seen again in the next turn.
         """
-        self._seen = others if self._seen & (HANGUP | ERROR) else self._seen & others
+        self._seen = others if self._seen & (events.HANGUP | events.ERROR) else self._seen & others
 
     def set_receiver(self, wait: SocketWait) -> None:
         """Make the wait's attempt when readable."""
@@ -542,7 +528,7 @@ def new_watch(loop: AnyLoop, fd: int, sock: Any = None) -> DescriptorWatch:
 
 def keep_spare(loop: AnyLoop, watch: DescriptorWatch) -> None:
     """Keep a watch that has ended, to use it again; but not one on which a task has waited."""
-    if not watch._interest and watch._last_wait is None and watch._kind == SHARED:
+    if not watch._interest and watch._last_wait is None and watch._kind == states.SHARED:
         loop._spare_watch = watch
 
 
@@ -570,14 +556,14 @@ def watch_for(loop: AnyLoop, sock: Any) -> DescriptorWatch:
         loop._poller.remove(watch)
         return new_watch(loop, fd, sock)
     watch._owner = None  # Several objects share the descriptor, so no check finds out when it is closed.
-    watch._kind = SHARED
+    watch._kind = states.SHARED
     watch._watch(False)
     return watch
 
 
 def received(loop: Loop, watch: DescriptorWatch | None, fd: int, limit: int) -> bytes | int:
     """Return at most `limit` bytes, or `-errno`."""
-    if watch is None or watch._last_size >= LONG_READ:
+    if watch is None or watch._last_size >= limits.LONG_READ:
         return loop._kernel.recv(fd, limit)
     return loop._kernel.recv_short(fd, limit)
 
@@ -597,22 +583,22 @@ def receive(loop: AnyLoop, sock: Any, limit: int) -> bytes | SocketWait:
             if watch is not None and watch._is_idle_watch:
                 watch.update_drained(len(data), limit)
             return data
-        if data not in (EAGAIN, EINTR):
+        if data not in (-errno.EAGAIN, -errno.EINTR):
             raise os_error(data)
     else:
-        data = EAGAIN
+        data = -errno.EAGAIN
     if watch is None:
         watch = watch_for(loop, sock)
     wait = watch._new_wait(limit)
     watch.set_receiver(wait)
-    if data == EINTR:
+    if data == -errno.EINTR:
         watch.attempt_soon()
     return wait
 
 
 def receive_usually(loop: AnyLoop, sock: Any, limit: Any) -> bytes | SocketWait | None:
     """Do the same for a plain socket and a usual limit; return None if `receive` has to decide."""
-    if loop._debug or not is_plain(sock) or type(limit) is not int or not 0 < limit <= READ_SIZE:
+    if loop._debug or not is_plain(sock) or type(limit) is not int or not 0 < limit <= limits.READ_SIZE:
         return None
     return receive(loop, sock, limit)
 

@@ -3,9 +3,8 @@ cimport cython
 from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.bytes cimport PyBytes_FromStringAndSize
 
+from whorl.core cimport limits
 from whorl.core.lists cimport last_taken
-
-cdef Py_ssize_t SHORT_CHUNK
 
 
 cdef class StreamBuffer:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from whorl.core import limits
 from whorl.core.copying import refuse_copy
-from whorl.core.limits import SHORT_CHUNK
 
 try:
     import cython
@@ -77,9 +77,9 @@ class StreamBuffer:
         size = len(data)
         if not size:
             return
-        if size < SHORT_CHUNK and len(self._chunks) > 1:
+        if size < limits.SHORT_CHUNK and len(self._chunks) > 1:
             last = self._chunks[len(self._chunks) - 1]
-            if len(last) < SHORT_CHUNK:
+            if len(last) < limits.SHORT_CHUNK:
                 self._chunks[len(self._chunks) - 1] = last + data
                 self._size = self._size + size
                 return

@@ -4,14 +4,11 @@ from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.bytes cimport PyBytes_FromStringAndSize
 
 from whorl.aio.streams.feed cimport StreamFeed
+from whorl.aio.tls cimport states
 from whorl.aio.tls.write_path cimport TLSWritePath
 from whorl.aio.tls.records cimport RecordReader
+from whorl.core cimport limits
 
-cdef int OPEN
-cdef int FLUSHING
-cdef int CLOSED
-cdef Py_ssize_t READ_SIZE
-cdef Py_ssize_t RECORD_SIZE
 cdef Py_ssize_t MOST_READ_BY_RECORDS
 
 

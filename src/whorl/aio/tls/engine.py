@@ -20,6 +20,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from whorl.aio.tls import states
+from whorl.core import limits
+
 try:
     import ssl
 except ImportError:  # A Python may be built without the `ssl` module.
@@ -27,18 +30,12 @@ except ImportError:  # A Python may be built without the `ssl` module.
 
 from whorl.aio.streams.feed import StreamFeed
 from whorl.aio.tls.records import AGAIN, RecordReader
-from whorl.aio.tls.states import RECORD_SIZE, TLSState
 from whorl.aio.tls.write_path import TLSWritePath
-from whorl.core.limits import READ_SIZE
 
 try:
     import cython
 except ImportError:
     from whorl.core import cython_shim as cython
-
-OPEN = TLSState.OPEN
-FLUSHING = TLSState.FLUSHING
-CLOSED = TLSState.CLOSED
 
 #: The type of the object that reads records for an `ssl.SSLObject` of Python's class.
 NATIVE: Any = None if ssl is None else ssl._ssl._SSLSocket  # type: ignore[attr-defined]
@@ -131,12 +128,12 @@ class TLSEngine(TLSWritePath):
         """Handle so many bytes that Whorl's transport wrote into the shared buffer, without `get_buffer`."""
         if self._in_openssl:
             self._refuse_entry()
-        if size > RECORD_SIZE and self._can_read_records(size):
+        if size > states.RECORD_SIZE and self._can_read_records(size):
             self._read(size)
             return
         if self._record_reader.is_known:
             self._record_reader.scan(self._scratch, size)
-        self._arrived(taken(self._scratch, size) if size < RECORD_SIZE else self._scratch_view[:size])
+        self._arrived(taken(self._scratch, size) if size < states.RECORD_SIZE else self._scratch_view[:size])
 
     def data_received(self, data: Any) -> None:
         """Do the same for transports that provide their buffers."""
@@ -146,10 +143,10 @@ class TLSEngine(TLSWritePath):
         self._arrived(data)
 
     def _arrived(self, data: Any) -> None:
-        if self._state == CLOSED:
+        if self._state == states.CLOSED:
             return
         self._incoming.write(data)
-        if self._state == OPEN:
+        if self._state == states.OPEN:
             self._read(0)
         else:
             self._continue_state()
@@ -161,7 +158,7 @@ class TLSEngine(TLSWritePath):
 
         `fresh` is the number of its bytes in the shared buffer, if `_can_read_records` returned true, or 0.
         """
-        if self._state != OPEN and self._state != FLUSHING:
+        if self._state != states.OPEN and self._state != states.FLUSHING:
             return True
         done = True
         try:
@@ -184,7 +181,7 @@ class TLSEngine(TLSWritePath):
         This requires that no code of the program's reads it, and that little waits from before.
         """
         return (
-            self._state == OPEN
+            self._state == states.OPEN
             and type(self._records) is NATIVE
             and self._record_reader.is_known
             and not (self._app_is_buffered or self._app_reading_paused)
@@ -201,14 +198,14 @@ class TLSEngine(TLSWritePath):
             self._in_openssl = False
         is_all, is_end = reader.is_all, reader.is_end  # The protocol may cause another read.
         self._read_error, reader.error = reader.error, None
-        if data and self._state == OPEN:
+        if data and self._state == states.OPEN:
             self._deliver_bytes(data)
-        return self._after_delivery(OPEN, is_all, is_end)
+        return self._after_delivery(states.OPEN, is_all, is_end)
 
     def _read_and_copy(self) -> bool:
         """Decrypt into the shared buffer, and give the protocol a copy; return whether that was all."""
         state = self._state
-        size = self._decrypt(self._scratch_view, READ_SIZE)
+        size = self._decrypt(self._scratch_view, limits.READ_SIZE)
         is_all, is_end = self._read_all, self._read_end  # The protocol may cause another read.
         if size and self._state == state:
             self._deliver_bytes(taken(self._scratch, size))
@@ -251,7 +248,7 @@ class TLSEngine(TLSWritePath):
         if self._state != state:
             return True  # The protocol has closed, and the code that did that took care of the rest.
         if is_end:
-            if state == OPEN:
+            if state == states.OPEN:
                 self._peer_finished()
             return True
         if not is_all:
@@ -259,7 +256,7 @@ class TLSEngine(TLSWritePath):
         return is_all
 
     def _continue_reading(self) -> None:
-        if self._state == OPEN:
+        if self._state == states.OPEN:
             self._read(0)
         else:
             self._continue_state()
@@ -292,7 +289,7 @@ class TLSEngine(TLSWritePath):
                     self._read_end = True
                     return size
                 # A read into a buffer for a whole record leaves nothing of it.
-                is_whole = capacity - size >= RECORD_SIZE
+                is_whole = capacity - size >= states.RECORD_SIZE
                 size += count
                 if not self._incoming.pending and (is_whole or not self._records.pending()):
                     return size
@@ -315,7 +312,7 @@ class TLSEngine(TLSWritePath):
         ended = False
         try:
             while self._incoming.pending or self._records.pending():
-                if not self._records.read(RECORD_SIZE):  # The shared buffer may be in use.
+                if not self._records.read(states.RECORD_SIZE):  # The shared buffer may be in use.
                     return True
         except AGAIN:
             pass

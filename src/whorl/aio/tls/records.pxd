@@ -6,15 +6,11 @@ from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 
+from whorl.aio.tls cimport states
 from whorl.core.kernel.kernel cimport owned, resize_bytes
 from whorl.core.kernel.message_buffers cimport is_sole
 
-cdef Py_ssize_t RECORD_SIZE
-cdef Py_ssize_t HEADER_SIZE
-cdef Py_ssize_t VERSION_MAJOR
-cdef Py_ssize_t LEAST_TYPE
-cdef Py_ssize_t GREATEST_TYPE
-cdef Py_ssize_t LONGEST_BODY
+cdef Py_ssize_t HEADER_SIZE, VERSION_MAJOR, LEAST_TYPE, GREATEST_TYPE, LONGEST_BODY
 
 
 cdef class RecordScanner:

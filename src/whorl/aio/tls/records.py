@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from whorl.aio.tls.states import RECORD_SIZE
+from whorl.aio.tls import states
 
 try:
     import ssl
@@ -132,7 +132,7 @@ class RecordReader(RecordScanner):
             raise RuntimeError("this connection is being read already")
         # Decrypted data is never longer, and the buffer has space for a record of the greatest size at each
         # read.
-        self._buffer = new_buffer(self._incoming.pending + size + RECORD_SIZE)
+        self._buffer = new_buffer(self._incoming.pending + size + states.RECORD_SIZE)
         try:
             self._filled = self.part = 0
             self.is_all, self.is_end = True, False
@@ -153,7 +153,7 @@ class RecordReader(RecordScanner):
         end: int = 0
         try:
             while at < size and self.is_all and not self.is_end:
-                end = self.whole(self._scratch, at, size, RECORD_SIZE)
+                end = self.whole(self._scratch, at, size, states.RECORD_SIZE)
                 if end == at:
                     break
                 self._incoming.write(self._scratch_view[at:end])
@@ -166,16 +166,16 @@ class RecordReader(RecordScanner):
     def _decrypt_pending(self, records: Any) -> None:
         count: int = 0
         try:
-            while self._filled + RECORD_SIZE <= len(self._buffer):
+            while self._filled + states.RECORD_SIZE <= len(self._buffer):
                 view = buffer_tail(self._buffer, self._filled)
                 try:
-                    count = records.read(RECORD_SIZE, view)
+                    count = records.read(states.RECORD_SIZE, view)
                 finally:
                     view.release()
                 if count == 0:
                     self.is_end = True
                     return
-                if not 0 < count <= RECORD_SIZE:
+                if not 0 < count <= states.RECORD_SIZE:
                     raise ValueError("the SSL object has read more than it was asked for")
                 self._filled += count
                 if not self._incoming.pending:

@@ -1,15 +1,10 @@
 cimport cython
 
 from whorl.aio.interop.class_snapshot cimport ClassSnapshot
+from whorl.aio.tls cimport states
 
-cdef int CONNECTING
-cdef int OPEN
-cdef int FLUSHING
-cdef int CLOSED
-cdef Py_ssize_t RECORD_SIZE
 cdef Py_ssize_t WRITE_BATCH
-cdef int BATCHES_PER_TURN
-cdef int QUIET_WRITES
+cdef int BATCHES_PER_TURN, QUIET_WRITES
 cdef object SSLObject
 cdef ClassSnapshot METHODS
 

@@ -11,14 +11,10 @@ from typing import Any
 from whorl.aio.interop import at_import
 from whorl.aio.interop.at_import import logger
 from whorl.aio.interop.class_snapshot import ClassSnapshot
+from whorl.aio.tls import states
 from whorl.aio.tls.records import AGAIN
-from whorl.aio.tls.states import RECORD_SIZE, STATE_NAMES, TLSState
+from whorl.aio.tls.states import STATE_NAMES
 from whorl.core.copying import refuse_copy
-
-CONNECTING = TLSState.CONNECTING
-OPEN = TLSState.OPEN
-FLUSHING = TLSState.FLUSHING
-CLOSED = TLSState.CLOSED
 
 #: The number of bytes that are encrypted before the transport underneath gets them.
 WRITE_BATCH = 128 * 1024
@@ -58,7 +54,7 @@ class TLSWritePath:
         self._transport: Any = None  # the transport underneath
         self._transport_is_ours = False  # whether that is one of Whorl's
         self._app_protocol: Any = None
-        self._state = CONNECTING
+        self._state = states.CONNECTING
         self._backlog: list[bytes] = []  # the chunks that wait to be encrypted
         self._first = 0  # the index of the first chunk that was not taken wholly
         self._offset = 0  # the number of its bytes that were taken
@@ -73,7 +69,7 @@ class TLSWritePath:
 
     def _set_state(self, state: int) -> None:
         """Change the state, in the only way; raise RuntimeError for a change that does not exist."""
-        if state != self._state + 1 and state != CLOSED:
+        if state != self._state + 1 and state != states.CLOSED:
             raise RuntimeError(f"no way from {STATE_NAMES[self._state]} to {STATE_NAMES[state]}")
         self._state = state
 
@@ -107,7 +103,7 @@ class TLSWritePath:
         self._continue_writing()
 
     def _continue_writing(self) -> None:
-        if self._state == FLUSHING:
+        if self._state == states.FLUSHING:
             self._continue_state()
         else:
             self._send_backlog()
@@ -121,7 +117,7 @@ class TLSWritePath:
         size = len(data)
         try:
             is_queued = self._waiting or self._transport_paused or size > WRITE_BATCH or self._in_openssl
-            if self._state == OPEN and not is_queued:
+            if self._state == states.OPEN and not is_queued:
                 count = 0
                 self._in_openssl = True
                 try:
@@ -154,7 +150,7 @@ class TLSWritePath:
 
     def _count_lost_write(self) -> bool:
         """Return whether a write is lost, as nothing can be sent any more; count it, and warn of many."""
-        if self._state < FLUSHING:
+        if self._state < states.FLUSHING:
             return False
         if self._lost_writes >= QUIET_WRITES:
             logger.warning("SSL connection is closed")
@@ -189,7 +185,7 @@ class TLSWritePath:
         for _ in range(BATCHES_PER_TURN):
             if self._transport_paused or self._transport is None:
                 break
-            if self._waiting and (self._state == OPEN or self._state == FLUSHING):
+            if self._waiting and (self._state == states.OPEN or self._state == states.FLUSHING):
                 self._encrypt()
             if not self._send_outgoing():
                 break
@@ -230,7 +226,7 @@ class TLSWritePath:
         """Return the first data of the backlog: a part of a large chunk, or small chunks for one record."""
         chunk = self._backlog[self._first]
         size = len(chunk) - self._offset
-        if size >= RECORD_SIZE or size == self._waiting:
+        if size >= states.RECORD_SIZE or size == self._waiting:
             if not self._offset and size <= limit:
                 return chunk
             return memoryview(chunk)[self._offset : self._offset + min(size, limit)]
@@ -238,7 +234,7 @@ class TLSWritePath:
         for index in range(self._first + 1, len(self._backlog)):
             chunk = self._backlog[index]
             size += len(chunk)
-            if size > RECORD_SIZE:
+            if size > states.RECORD_SIZE:
                 break
             pieces.append(chunk)
         return b"".join(pieces)

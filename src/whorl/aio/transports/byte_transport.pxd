@@ -2,6 +2,8 @@ cimport cython
 
 from whorl.aio.interop.class_snapshot cimport ClassSnapshot
 from whorl.aio.streams.adoption cimport adopted_connection_made
+from whorl.aio.transports cimport states
+from whorl.core cimport limits, states as handle_states
 from whorl.core.callback cimport AbstractLoop, Callback, call_with_one, flag
 from whorl.core.handle cimport Handle
 from whorl.core.loop.execution cimport LoopExecution
@@ -32,15 +34,7 @@ cdef extern from "Python.h":
 cdef extern from "whorl/core/references.h":
     bint HAS_GIL "WHORL_HAS_GIL"
 
-cdef int HANDLE_OPEN
-cdef int OPEN
-cdef int LOST
-cdef int CLOSED
-cdef Py_ssize_t HIGH_WATER
-cdef Py_ssize_t LOW_WATER
-cdef Py_ssize_t JOINED_LINES
-cdef Py_ssize_t JOINED_FOR_EACH
-cdef Py_ssize_t MOST_JOINED
+cdef Py_ssize_t HIGH_WATER, LOW_WATER
 
 
 cdef inline object method_of(type cls, object method):
@@ -66,9 +60,9 @@ cdef inline bytes joined(object lines):
     cdef char *end
     if not HAS_GIL or not (PyList_CheckExact(lines) or PyTuple_CheckExact(lines)):
         return None
-    limit = JOINED_LINES + JOINED_FOR_EACH * count_of(lines)
-    if limit > MOST_JOINED:
-        limit = MOST_JOINED
+    limit = limits.JOINED_LINES + limits.JOINED_FOR_EACH * count_of(lines)
+    if limit > limits.MOST_JOINED:
+        limit = limits.MOST_JOINED
     for index in range(count_of(lines)):
         line = line_of(lines, index)
         if not is_bytes(line) or length_of(line) > limit - size:

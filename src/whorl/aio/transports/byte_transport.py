@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING, Any
 from whorl.aio.interop.at_import import logger
 from whorl.aio.interop.class_snapshot import ClassSnapshot
 from whorl.aio.streams.adoption import adopted_connection_made
+from whorl.aio.transports import states
 from whorl.aio.transports.flow_control import HIGH_WATER, watermarks
-from whorl.aio.transports.states import TransportState
+from whorl.core import limits
+from whorl.core import states as handle_states
 from whorl.core.callback import Callback
 from whorl.core.handle import Handle
-from whorl.core.limits import JOINED_FOR_EACH, JOINED_LINES, MOST_JOINED
-from whorl.core.states import Event, HandleState
+from whorl.core.states import Event
 from whorl.handles.streams.engine import Stream
 
 try:
@@ -37,11 +38,7 @@ if TYPE_CHECKING:
     from whorl.aio.loop_type import AnyLoop
     from whorl.core.loop.execution import LoopExecution
 
-HANDLE_OPEN = int(HandleState.OPEN)
 READABLE = int(Event.READABLE)
-OPEN = TransportState.OPEN
-LOST = TransportState.LOST
-CLOSED = TransportState.CLOSED
 LOW_WATER = HIGH_WATER // 4
 
 if not cython.compiled:
@@ -64,7 +61,7 @@ if not cython.compiled:
         """Return the lines in one if they are short, and a list or tuple of nothing but bytes objects."""
         if type(lines) not in (list, tuple) or not all(type(line) is bytes for line in lines):
             return None
-        limit = min(JOINED_LINES + JOINED_FOR_EACH * len(lines), MOST_JOINED)
+        limit = min(limits.JOINED_LINES + limits.JOINED_FOR_EACH * len(lines), limits.MOST_JOINED)
         return b"".join(lines) if sum(map(len, lines)) <= limit else None
 
     def bound(method: Any, instance: Any, owner: Any) -> Any:
@@ -135,7 +132,7 @@ class BaseTransport(Stream):
         self._extra_dict: dict[str, Any] | None = None
         self._protocol: Any = None
         self._context: Any = None
-        self._state = OPEN
+        self._state = states.OPEN
         self._started = False  # whether connection_made was called
         self._connection_made: Any = None  # the method to be called by the transport as an entry, to begin
         self._connection_waiter: Any = None  # the future or wait that is then done
@@ -176,7 +173,7 @@ class BaseTransport(Stream):
         self._started = True
         error: OSError | None = None
         try:
-            if self._state == OPEN and not self._paused:
+            if self._state == states.OPEN and not self._paused:
                 self._start_reading()
         except OSError as refusal:  # by the poller, of one more descriptor
             error = refusal
@@ -212,13 +209,13 @@ class BaseTransport(Stream):
 
     def is_closing(self) -> bool:
         """Return whether the transport is closed or being closed."""
-        return self._state != OPEN
+        return self._state != states.OPEN
 
     # Reading.
 
     def _pause(self) -> None:
         """Give the protocol no data for a while."""
-        if self._state == OPEN and not self._paused:
+        if self._state == states.OPEN and not self._paused:
             self._paused = True
             self._stop_reading()
             if self._loop._debug:
@@ -226,7 +223,7 @@ class BaseTransport(Stream):
 
     def _resume(self) -> None:
         """Give the protocol data again."""
-        if self._state == OPEN and self._paused:
+        if self._state == states.OPEN and self._paused:
             self._paused = False
             if self._started:
                 self._start_reading()
@@ -241,7 +238,7 @@ class BaseTransport(Stream):
         seen = self._seen
         self._seen = 0
         self._queued = False
-        if self._handle_state == HANDLE_OPEN:
+        if self._handle_state == handle_states.OPEN:
             self._poller.skips.event_taken()
             events_in_context(self, seen)
 
@@ -249,7 +246,7 @@ class BaseTransport(Stream):
         """Run as an entry of the ready queue: begin, or report the end to the protocol."""
         if not self._started:
             self._connect_protocol()
-        elif self._state == LOST:
+        elif self._state == states.LOST:
             try:
                 end_in_context(self)
             except BaseException as error:
@@ -280,7 +277,7 @@ class BaseTransport(Stream):
 
     def _force_close(self, error: BaseException | None) -> None:
         """Close the connection at once, because of an error or, for None, without one."""
-        if self._state >= LOST:
+        if self._state >= states.LOST:
             return
         self._stop_reading()
         self._drop_unsent()
@@ -294,7 +291,7 @@ class BaseTransport(Stream):
         else:
             loop: Any = self._loop
             loop.call_soon(self._call_connection_lost, error, context=self._context)
-        self._state = LOST
+        self._state = states.LOST
         if self._interest:
             self._leave_poller()
 
@@ -308,7 +305,7 @@ class BaseTransport(Stream):
     def _end(self, error: BaseException | None) -> None:
         """Call the protocol's `connection_lost`, and forget the protocol."""
         protocol = self._protocol
-        self._state = CLOSED
+        self._state = states.CLOSED
         try:
             protocol.connection_lost(error)
         finally:
@@ -346,7 +343,7 @@ class WriteTransport(BaseTransport):
 
     def _count_lost_write(self) -> bool:
         """Return whether a write is lost, as nothing can be sent any more; count it, and warn of many."""
-        return self._state >= LOST
+        return self._state >= states.LOST
 
     def _sent_all(self) -> None:
         """Continue with the steps that waited until nothing is unsent."""
@@ -360,7 +357,7 @@ class WriteTransport(BaseTransport):
         if self._refuses_writes:
             self._check_writable("write")
         size = size_of(data)
-        if not size or (self._state != OPEN and self._count_lost_write()):
+        if not size or (self._state != states.OPEN and self._count_lost_write()):
             return
         code = self._send(data, size)
         if code < 0:

@@ -1,18 +1,14 @@
 cimport cython
+from libc cimport errno
 
+from whorl.aio.transports cimport states
+from whorl.core cimport states as handle_states
 from whorl.handles.datagrams.engine cimport Datagrams
 
 cdef extern from "Python.h":
     int PyContext_Enter(object context) except -1
     int PyContext_Exit(object context) except -1
 
-cdef int HANDLE_OPEN
-cdef int OPEN
-cdef int CLOSING
-cdef int LOST
-cdef int CLOSED
-cdef Py_ssize_t EAGAIN
-cdef Py_ssize_t EINTR
 cdef int QUIET_SENDS
 cdef bint DROPS_EMPTY
 cdef Py_ssize_t HEADER_SIZE

@@ -13,12 +13,12 @@ from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any
 
 from whorl.aio.interop.at_import import TransportSocket, logger
+from whorl.aio.transports import states
 from whorl.aio.transports.byte_transport import as_bytes_like
 from whorl.aio.transports.flow_control import call_pause_or_resume, report_fatal_error, watermarks
-from whorl.aio.transports.states import TransportState
+from whorl.core import states as handle_states
 from whorl.core.handle import Handle
 from whorl.core.kernel.errors import os_error
-from whorl.core.states import HandleState
 from whorl.handles.datagrams.engine import Datagrams
 
 try:
@@ -29,14 +29,6 @@ except ImportError:
 if TYPE_CHECKING:
     from whorl.aio.loop_type import AnyLoop
     from whorl.handles.datagrams.engine import Queued
-
-HANDLE_OPEN = int(HandleState.OPEN)
-OPEN = TransportState.OPEN
-CLOSING = TransportState.CLOSING
-LOST = TransportState.LOST
-CLOSED = TransportState.CLOSED
-EAGAIN = -errno.EAGAIN
-EINTR = -errno.EINTR
 
 #: From this count on, each datagram to a lost connection logs a warning; the loss itself counts as one.
 QUIET_SENDS = 5
@@ -84,7 +76,7 @@ class DatagramEndpoint(Datagrams):
         self._protocol: Any = None
         self._address = address
         self._context = copy_context() if context is None else context
-        self._state = OPEN
+        self._state = states.OPEN
         self._connected = False  # whether datagrams go to the peer, whichever address is given
         self._started = False  # whether connection_made was called
         self._paused = False  # whether the user paused reading
@@ -114,7 +106,7 @@ class DatagramEndpoint(Datagrams):
         self._started = True
         error: OSError | None = None
         try:
-            if self._state == OPEN and not self._paused:
+            if self._state == states.OPEN and not self._paused:
                 self._start_reading()
         except OSError as refusal:  # by the poller, of one more descriptor
             error = refusal
@@ -141,11 +133,11 @@ class DatagramEndpoint(Datagrams):
 
     def is_closing(self) -> bool:
         """Return whether the transport is closed or being closed."""
-        return self._state != OPEN
+        return self._state != states.OPEN
 
     def is_reading(self) -> bool:
         """Return whether the protocol gets datagrams."""
-        return self._state == OPEN and not self._paused
+        return self._state == states.OPEN and not self._paused
 
     def get_write_buffer_size(self) -> int:
         """Return the number of bytes that wait to be sent; since 3.13 with 8 more for each datagram."""
@@ -164,7 +156,7 @@ class DatagramEndpoint(Datagrams):
 
     def pause_reading(self) -> None:
         """Give the protocol no datagrams until `resume_reading`."""
-        if self._state == OPEN and not self._paused:
+        if self._state == states.OPEN and not self._paused:
             self._paused = True
             self._stop_reading()
             if self._loop._debug:
@@ -172,7 +164,7 @@ class DatagramEndpoint(Datagrams):
 
     def resume_reading(self) -> None:
         """Give the protocol datagrams again."""
-        if self._state == OPEN and self._paused:
+        if self._state == states.OPEN and self._paused:
             self._paused = False
             if self._started:
                 self._start_reading()
@@ -184,7 +176,7 @@ class DatagramEndpoint(Datagrams):
         seen = self._seen
         self._seen = 0
         self._queued = False
-        if self._handle_state == HANDLE_OPEN:
+        if self._handle_state == handle_states.OPEN:
             events_in_context(self, seen)
 
     def _datagram_arrived(self, data: bytes, address: Any) -> None:
@@ -216,7 +208,7 @@ class DatagramEndpoint(Datagrams):
             if addr is not None and addr != self._address:
                 raise ValueError(f"Invalid address: must be None or {self._address}")
             addr = self._address
-        if self._state >= LOST and self._count_lost_write():
+        if self._state >= states.LOST and self._count_lost_write():
             return
         if not self._queue and self._sent_now(data, addr):
             return
@@ -230,7 +222,7 @@ class DatagramEndpoint(Datagrams):
 
     def _count_lost_write(self) -> bool:
         """Return whether a write is lost, as nothing can be sent any more; count it, and warn of many."""
-        if self._state != CLOSED and not self._address:
+        if self._state != states.CLOSED and not self._address:
             return False  # Until connection_lost was called, as in asyncio.
         if self._lost_sends >= QUIET_SENDS:
             logger.warning("socket.send() raised exception.")
@@ -262,8 +254,8 @@ class DatagramEndpoint(Datagrams):
         else:
             if sent >= 0:
                 self._count_sent(sent)
-            elif sent == EAGAIN or sent == EINTR:
-                return self._state >= LOST
+            elif sent == -errno.EAGAIN or sent == -errno.EINTR:
+                return self._state >= states.LOST
             else:
                 self._protocol.error_received(os_error(sent))
         return True
@@ -283,8 +275,8 @@ class DatagramEndpoint(Datagrams):
                 self._protocol_paused = False
                 call_pause_or_resume(self, "resume_writing")
         finally:
-            if self._state == CLOSING and not self._queue:
-                self._state = LOST
+            if self._state == states.CLOSING and not self._queue:
+                self._state = states.LOST
                 self._call_connection_lost(None)
 
     def _check_high_water(self) -> None:
@@ -296,9 +288,9 @@ class DatagramEndpoint(Datagrams):
 
     def close(self) -> None:  # type: ignore[override]
         """Receive no more, send the unsent data, then close the socket."""
-        if self._state != OPEN:
+        if self._state != states.OPEN:
             return
-        self._state = CLOSING
+        self._state = states.CLOSING
         self._stop_reading()
         if not self._queue:
             self._schedule_connection_lost(None)
@@ -313,7 +305,7 @@ class DatagramEndpoint(Datagrams):
 
     def _force_close(self, error: BaseException | None) -> None:
         """Close the socket because of an error or, for None, without one."""
-        if self._state >= LOST:
+        if self._state >= states.LOST:
             return
         self._stop_reading()
         self._drop_unsent()
@@ -323,12 +315,12 @@ class DatagramEndpoint(Datagrams):
         """Schedule `connection_lost` for the next turn; change nothing if memory for that is missing."""
         loop: Any = self._loop
         loop.call_soon(self._call_connection_lost, error, context=self._context)
-        self._state = LOST
+        self._state = states.LOST
         self._lost_sends = 1  # asyncio counts this write too
         self._poller.remove(self)
 
     def _call_connection_lost(self, error: BaseException | None) -> None:
-        self._state = CLOSED
+        self._state = states.CLOSED
         try:
             self._protocol.connection_lost(error)
         finally:

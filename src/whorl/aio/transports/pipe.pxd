@@ -1,17 +1,11 @@
 cimport cython
 
+from whorl.aio.transports cimport states
 from whorl.aio.transports.byte_transport cimport BaseTransport, WriteTransport
+from whorl.core cimport states as events
 from whorl.core.kernel.kernel cimport Kernel
 from whorl.handles.streams.engine cimport Stream
 
-cdef int OPEN
-cdef int CLOSING
-cdef int LOST
-cdef int READABLE
-cdef int WRITABLE
-cdef int DISCONNECT
-cdef int ERROR
-cdef int HANGUP
 cdef int QUIET_WRITES
 
 

@@ -14,23 +14,14 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from whorl.aio.interop.at_import import logger
+from whorl.aio.transports import states
 from whorl.aio.transports.byte_transport import BaseTransport, WriteTransport
-from whorl.aio.transports.states import TransportState
+from whorl.core import states as events
 from whorl.core.kernel.errors import os_error
-from whorl.core.states import Event
 from whorl.handles.streams.engine import Stream
 
 if TYPE_CHECKING:
     from whorl.aio.loop_type import AnyLoop
-
-OPEN = TransportState.OPEN
-CLOSING = TransportState.CLOSING
-LOST = TransportState.LOST
-READABLE = int(Event.READABLE)
-WRITABLE = int(Event.WRITABLE)
-DISCONNECT = int(Event.DISCONNECT)
-ERROR = int(Event.ERROR)
-HANGUP = int(Event.HANGUP)
 
 #: After this many writes to a closed pipe each further one logs a warning, as in asyncio.
 QUIET_WRITES = 5
@@ -79,7 +70,7 @@ class ReadPipe(BaseTransport):
 
     def is_reading(self) -> bool:
         """Return whether the protocol gets data."""
-        return self._state == OPEN and not self._paused
+        return self._state == states.OPEN and not self._paused
 
     def pause_reading(self) -> None:
         """Give the protocol no data until `resume_reading`."""
@@ -168,10 +159,10 @@ class WritePipe(WriteTransport):
     def _watch(self) -> None:
         """Let the poller watch for the events that are of use."""
         wanted = 0
-        if self._watches_peer and self._started and self._state < LOST:
-            wanted |= DISCONNECT
+        if self._watches_peer and self._started and self._state < states.LOST:
+            wanted |= events.DISCONNECT
         if self._unsent:
-            wanted |= WRITABLE
+            wanted |= events.WRITABLE
         if wanted and not self._interest:
             self._duplicate = with_own_descriptor(self, self._duplicate)
         if wanted != self._interest:
@@ -183,7 +174,7 @@ class WritePipe(WriteTransport):
         self._update_interest()
 
     def _handle_events(self, seen: int) -> None:
-        if self._watches_peer and seen & (READABLE | DISCONNECT | ERROR | HANGUP):
+        if self._watches_peer and seen & (events.READABLE | events.ENDS):
             self._reader_left()
         else:
             Stream._on_events(self, seen)
@@ -206,7 +197,7 @@ class WritePipe(WriteTransport):
 
     def _count_lost_write(self) -> bool:
         """Return whether a write is lost, as nothing can be sent any more; count it, and warn of many."""
-        if self._state == OPEN:
+        if self._state == states.OPEN:
             return False
         if self._lost_writes >= QUIET_WRITES:
             logger.warning("pipe closed by peer or os.write(pipe, data) raised exception.")
@@ -223,13 +214,13 @@ class WritePipe(WriteTransport):
             WriteTransport._sent_some(self)
 
     def _sent_all(self) -> None:
-        if self._state == CLOSING:
+        if self._state == states.CLOSING:
             self._schedule_connection_lost(None)
 
     def write_eof(self) -> None:
         """Close the pipe once all is written, so that its reader reads to the end."""
-        if self._state == OPEN:
-            self._state = CLOSING
+        if self._state == states.OPEN:
+            self._state = states.CLOSING
             if not self._unsent:
                 self._schedule_connection_lost(None)
 

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
-from whorl.aio.transports.states import TransportState
+from whorl.aio.transports import states
 from whorl.core.loop.loop import COMPILED
 from whorl.handles.streams.engine import Stream
 
@@ -47,7 +47,7 @@ class PrivateAttributes:
 
     @property
     def _closing(self: Any) -> bool:
-        return bool(self._state != TransportState.OPEN)
+        return bool(self._state != states.OPEN)
 
 
 class WriterPrivateAttributes(PrivateAttributes):
@@ -75,7 +75,7 @@ class SocketPrivateAttributes(WriterPrivateAttributes):
 
     @property
     def _conn_lost(self: Any) -> int:
-        return int(self._state >= TransportState.LOST) + int(self._lost_writes)
+        return int(self._state >= states.LOST) + int(self._lost_writes)
 
     @property
     def _eof(self: Any) -> bool:

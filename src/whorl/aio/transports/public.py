@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from whorl.aio.interop import at_import
+from whorl.aio.transports import states
 from whorl.aio.transports.byte_transport import InheritedMethod, method_of_class
 from whorl.aio.transports.private_attributes import LOOP, SOCKET, SocketPrivateAttributes
-from whorl.aio.transports.states import TransportState
 from whorl.aio.transports.stream import StreamTransport
 
 if TYPE_CHECKING:
@@ -58,9 +58,9 @@ def bind_compiled_methods(cls: Class) -> Class:
 def repr_parts(transport: Any) -> list[str]:
     """Return the first parts of a transport's representation: its name, state and descriptor."""
     words = [type(transport).__name__]
-    if transport._state == TransportState.CLOSED:
+    if transport._state == states.CLOSED:
         words.append("closed")
-    elif transport._state != TransportState.OPEN:
+    elif transport._state != states.OPEN:
         words.append("closing")
     words.append(f"fd={transport._attached_fd}")
     return words

@@ -2,6 +2,7 @@ cimport cython
 from cpython.object cimport PyObject, PyTypeObject
 from libc.stdint cimport int64_t, uint64_t
 
+from whorl.aio.transports cimport states
 from whorl.aio.transports.byte_transport cimport BaseTransport, WriteTransport
 from whorl.aio.transports.connection_set cimport ConnectionSet
 from whorl.aio.interop.stock cimport connection_made_of
@@ -9,6 +10,7 @@ from whorl.aio.streams.adoption cimport attach_feed, end_arrived
 from whorl.aio.streams.feed cimport StreamFeed
 from whorl.aio.tls.engine cimport TLSEngine
 from whorl.aio.transports.fd_table cimport TransportTable
+from whorl.core cimport limits
 from whorl.core.callback cimport AbstractLoop, flag
 from whorl.core.loop.held_writes cimport HeldWrites
 from whorl.core.loop.lifecycle cimport LoopLifecycle
@@ -25,15 +27,7 @@ cdef inline int go_on_raising() except -1:
 
 
 cdef tuple NO_ARGUMENTS
-cdef int OPEN
-cdef int CLOSING
-cdef int LOST
-cdef int QUIET_WRITES
-cdef int AF_UNIX
-cdef Py_ssize_t READ_SIZE
-cdef Py_ssize_t LONG_READ
-cdef Py_ssize_t LONGEST_FED
-cdef Py_ssize_t SMALL_WRITE
+cdef int QUIET_WRITES, AF_UNIX
 cdef object BufferedProtocol
 cdef object StreamReaderProtocol
 

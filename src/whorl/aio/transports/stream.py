@@ -13,14 +13,14 @@ from whorl.aio.interop.stock import connection_made_of
 from whorl.aio.streams.adoption import attach_feed, end_arrived
 from whorl.aio.streams.feed import StreamFeed
 from whorl.aio.tls.engine import TLSEngine
+from whorl.aio.transports import states
 from whorl.aio.transports.byte_transport import BaseTransport, WriteTransport
 from whorl.aio.transports.connection_set import ConnectionSet
-from whorl.aio.transports.states import TransportState
 from whorl.aio.transports.transport_socket import TransportSocket
+from whorl.core import limits
 from whorl.core.kernel.errors import os_error
 from whorl.core.kernel.per_socket import error_of, kernel_for
 from whorl.core.kernel.sockets import TCP_PROTOCOLS, is_tcp
-from whorl.core.limits import LONG_READ, LONGEST_FED, READ_SIZE, SMALL_WRITE
 from whorl.handles.streams.engine import Stream
 
 try:
@@ -65,9 +65,6 @@ if not cython.compiled:
 
 
 NO_ARGUMENTS: tuple[()] = ()
-OPEN = TransportState.OPEN
-CLOSING = TransportState.CLOSING
-LOST = TransportState.LOST
 AF_UNIX = int(socket.AF_UNIX)
 
 GET_BUFFER: Any = TLSEngine.get_buffer
@@ -288,7 +285,13 @@ class StreamTransport(WriteTransport):
         if self._kind is not None:
             self._socket()
         shown = self._shown_socket
-        if shown is not None and self._edge and self._interest and not self._hung_up and self._state < LOST:
+        if (
+            shown is not None
+            and self._edge
+            and self._interest
+            and not self._hung_up
+            and self._state < states.LOST
+        ):
             peer = self._extra.get("peername")
             if peer is not None:  # An edge will tell that it is gone, also while reading is paused.
                 shown._peername = peer
@@ -314,7 +317,7 @@ class StreamTransport(WriteTransport):
 
     def is_reading(self) -> bool:
         """Return whether the protocol gets data."""
-        return self._state == OPEN and not self._paused
+        return self._state == states.OPEN and not self._paused
 
     # Reading.
 
@@ -330,26 +333,26 @@ class StreamTransport(WriteTransport):
         if self._buffered:
             self._read_into_buffer()
             return
-        if self._last_read >= LONG_READ:
+        if self._last_read >= limits.LONG_READ:
             self._read_much()
             return
-        result = self._kernel.recv(self._fd, READ_SIZE)
+        result = self._kernel.recv(self._fd, limits.READ_SIZE)
         if type(result) is bytes and not (self._hung_up or self._urgent):
             data = result
             size = len(data)
-            if 0 < size < READ_SIZE:
+            if 0 < size < limits.READ_SIZE:
                 count_read(self, size)
                 self._last_read = size
                 self._more_to_read = False
                 self._data_arrived(data)
                 return
-        self._handle_read(result, READ_SIZE)
+        self._handle_read(result, limits.READ_SIZE)
 
     def _read_much(self) -> None:
         """Read again after a long read."""
         limit = self._read_limit()
-        if self._feed is not None and LONGEST_FED < limit < READ_SIZE:
-            limit = LONGEST_FED
+        if self._feed is not None and limits.LONGEST_FED < limit < limits.READ_SIZE:
+            limit = limits.LONGEST_FED
         self._handle_read(self._kernel.recv(self._fd, limit), limit)
 
     def _read_into_buffer(self) -> None:
@@ -389,7 +392,7 @@ class StreamTransport(WriteTransport):
         engine: Any = self._protocol
         try:
             result = self._kernel.recv_into(self._fd, engine._scratch)
-            self._note_read(result, READ_SIZE)
+            self._note_read(result, limits.READ_SIZE)
             if result > 0:
                 engine._scratch_filled(result)
         except (SystemExit, KeyboardInterrupt):
@@ -442,7 +445,7 @@ class StreamTransport(WriteTransport):
 
     def _send(self, data: Any, size: int) -> int:
         """Send `data`. Let the kernel hold it if the callback is likely to write more (`HeldWrites`)."""
-        if self._count_piece() and size <= SMALL_WRITE and self._may_hold():
+        if self._count_piece() and size <= limits.SMALL_WRITE and self._may_hold():
             return self._send_more(data, size)
         code = Stream._send(self, data, size)
         if self._is_held and not self._unsent:
@@ -531,7 +534,7 @@ class StreamTransport(WriteTransport):
 
         Raises OSError if nothing is unsent and the connection is gone (``asyncio.WriteTransport.write_eof``).
         """
-        if self._state != OPEN or self._eof_written:
+        if self._state != states.OPEN or self._eof_written:
             return
         self._eof_written = self._refuses_writes = True
         if not self._unsent:
@@ -551,7 +554,7 @@ class StreamTransport(WriteTransport):
 
     def _count_lost_write(self) -> bool:
         """Return whether a write is lost, as nothing can be sent any more; count it, and warn of many."""
-        if self._state < LOST:
+        if self._state < states.LOST:
             return False
         if self._lost_writes >= QUIET_WRITES:
             logger.warning("socket.send() raised exception.")
@@ -578,9 +581,9 @@ class StreamTransport(WriteTransport):
         """Continue with the steps that waited until nothing is unsent."""
         if self._empty_waiter is not None and not self._empty_waiter.done():
             self._empty_waiter.set_result(None)
-        if self._state == CLOSING:
+        if self._state == states.CLOSING:
             self._schedule_connection_lost(None)
-        elif self._eof_written and self._state == OPEN:
+        elif self._eof_written and self._state == states.OPEN:
             code = self._shut_write_side()
             if code < 0:
                 self._fatal_error(os_error(code), "Fatal write error on socket transport")
@@ -609,9 +612,9 @@ class StreamTransport(WriteTransport):
 
     def close(self) -> None:  # type: ignore[override]
         """Read no more, send the unsent data, then close the connection."""
-        if self._state != OPEN:
+        if self._state != states.OPEN:
             return
-        self._state = CLOSING
+        self._state = states.CLOSING
         self._stop_reading()
         if not self._unsent:
             self._schedule_connection_lost(None)

@@ -1,20 +1,10 @@
 cimport cython
 
 from whorl.aio.streams.adoption cimport adopted_connection_made
+from whorl.aio.tls cimport states
 from whorl.aio.tls.engine cimport TLSEngine
 from whorl.aio.transports.stream cimport StreamTransport
 from whorl.aio.transports.tls_stream cimport TLSStream
-
-cdef int CONNECTING
-cdef int HANDSHAKE
-cdef int OPEN
-cdef int FLUSHING
-cdef int SHUTDOWN
-cdef int CLOSED
-cdef int INIT
-cdef int CON_MADE
-cdef int EOF
-cdef int CON_LOST
 
 
 cdef class TLSLifecycle(TLSEngine):

@@ -9,6 +9,8 @@ from __future__ import annotations
 from asyncio import CancelledError, constants
 from typing import TYPE_CHECKING, Any
 
+from whorl.aio.tls import states
+
 try:
     import ssl
 except ImportError:  # A Python may be built without the `ssl` module.
@@ -18,7 +20,6 @@ from whorl.aio.interop.at_import import logger
 from whorl.aio.streams.adoption import adopted_connection_made
 from whorl.aio.tls.engine import TLSEngine
 from whorl.aio.tls.records import AGAIN
-from whorl.aio.tls.states import AppProtocolState, TLSState
 from whorl.aio.transports.stream import StreamTransport
 from whorl.aio.transports.tls_stream import TLSStream
 from whorl.core.limits import READ_SIZE
@@ -28,17 +29,6 @@ if TYPE_CHECKING:
 
     from whorl.aio.loop_type import AnyLoop
     from whorl.core.timers.timed_callback import TimedCallback
-
-CONNECTING = TLSState.CONNECTING
-HANDSHAKE = TLSState.HANDSHAKE
-OPEN = TLSState.OPEN
-FLUSHING = TLSState.FLUSHING
-SHUTDOWN = TLSState.SHUTDOWN
-CLOSED = TLSState.CLOSED
-INIT = AppProtocolState.INIT
-CON_MADE = AppProtocolState.CON_MADE
-EOF = AppProtocolState.EOF
-CON_LOST = AppProtocolState.CON_LOST
 
 
 class TLSLifecycle(TLSEngine):
@@ -72,7 +62,7 @@ class TLSLifecycle(TLSEngine):
         sslobj = sslcontext.wrap_bio(incoming, outgoing, server_side=server_side, server_hostname=hostname)
         super().__init__(loop, sslobj, incoming, outgoing, scratch_of(loop))
         self._waiter: Any = waiter
-        self._app_state = INIT if call_connection_made else CON_MADE
+        self._app_state = states.INIT if call_connection_made else states.CON_MADE
         self._app_is_connected = not call_connection_made
         self._timer: TimedCallback | None = None
         self._handshake_began = 0.0
@@ -122,7 +112,7 @@ class TLSLifecycle(TLSEngine):
     def connection_made(self, transport: Any) -> None:
         """Begin the handshake."""
         self._transport = transport
-        if self._state != CONNECTING:  # The transport was closed before the handshake began.
+        if self._state != states.CONNECTING:  # The transport was closed before the handshake began.
             self._force_transport(None)
             return
         self._transport_is_ours = isinstance(transport, (StreamTransport, TLSStream))
@@ -135,7 +125,7 @@ class TLSLifecycle(TLSEngine):
                 transport.set_write_buffer_limits(high=0)
         else:
             self._buffer = memoryview(bytearray(READ_SIZE))  # It may fill it when it pleases.
-        self._set_state(HANDSHAKE)
+        self._set_state(states.HANDSHAKE)
         if self._loop.get_debug():
             logger.debug("%r starts SSL handshake", self)
             self._handshake_began = self._loop.time()
@@ -148,14 +138,14 @@ class TLSLifecycle(TLSEngine):
             self._loop.call_soon(self.connection_lost, error)
             return
         protocol = self._app_protocol
-        in_handshake = self._state == HANDSHAKE
-        self._set_state(CLOSED)
+        in_handshake = self._state == states.HANDSHAKE
+        self._set_state(states.CLOSED)
         self._drop_backlog()
         self._outgoing.read()
         self._lost_writes += 1
         self._closing = True
-        if not in_handshake and (self._app_state == CON_MADE or self._app_state == EOF):
-            self._app_state = CON_LOST
+        if not in_handshake and (self._app_state == states.CON_MADE or self._app_state == states.EOF):
+            self._app_state = states.CON_LOST
             self._loop.call_soon(protocol.connection_lost, error)
         self._transport = self._app_transport = self._app_protocol = self._app_feed = None
         self._wake_waiter(error)
@@ -171,25 +161,25 @@ class TLSLifecycle(TLSEngine):
         if self._loop.get_debug():
             logger.debug("%r received EOF", self)
         try:
-            if self._state == HANDSHAKE:
+            if self._state == states.HANDSHAKE:
                 self._handshake_done(ConnectionResetError())
             else:
-                if self._state == OPEN:
-                    self._set_state(FLUSHING)
+                if self._state == states.OPEN:
+                    self._set_state(states.FLUSHING)
                 self._continue_state()
         except Exception:
             self._transport.close()
             raise
-        return self._state == FLUSHING  # There is still data to deliver or to send.
+        return self._state == states.FLUSHING  # There is still data to deliver or to send.
 
     def _continue_state(self) -> None:
         if self._in_openssl:  # A callback of OpenSSL's has closed the connection.
             self._loop.call_soon(self._continue_reading)
-        elif self._state == HANDSHAKE:
+        elif self._state == states.HANDSHAKE:
             self._handshake()
-        elif self._state == FLUSHING:
+        elif self._state == states.FLUSHING:
             self._flush()
-        elif self._state == SHUTDOWN:
+        elif self._state == states.SHUTDOWN:
             self._await_close_notify()
 
     # The handshake.
@@ -212,11 +202,11 @@ class TLSLifecycle(TLSEngine):
 
     def _handshake_done(self, error: BaseException | None) -> None:
         self._cancel_timer()
-        if self._state == CLOSED:
+        if self._state == states.CLOSED:
             return  # A callback of OpenSSL's has aborted.
         peercert: Any = None
         if error is None:
-            self._set_state(OPEN)
+            self._set_state(states.OPEN)
             try:
                 peercert = self._records.getpeercert()
             except Exception as failure:  # no `return` here: it crashes if a traceback got no memory
@@ -233,8 +223,8 @@ class TLSLifecycle(TLSEngine):
         extra["cipher"] = self._records.cipher()
         extra["compression"] = self._records.compression()
         extra["ssl_object"] = self._sslobj
-        if self._app_state == INIT:
-            self._app_state = CON_MADE
+        if self._app_state == states.INIT:
+            self._app_state = states.CON_MADE
             self._app_is_connected = True
             adopted_connection_made(self._app_protocol)(self._app_transport)
         self._wake_waiter(None)
@@ -246,13 +236,13 @@ class TLSLifecycle(TLSEngine):
     def _handshake_failed(self, error: BaseException) -> None:
         if isinstance(error, ssl.SSLError):
             self._loop._failed_handshakes += 1
-        self._set_state(CLOSED)
+        self._set_state(states.CLOSED)
         what = " on verifying the certificate" if isinstance(error, ssl.CertificateError) else ""
         self._fatal_error(error, f"SSL handshake failed{what}")
         self._wake_waiter(error)
 
     def _check_handshake_timeout(self) -> None:
-        if self._state == HANDSHAKE:
+        if self._state == states.HANDSHAKE:
             self._fatal_error(
                 ConnectionAbortedError(
                     f"SSL handshake is taking longer than {self._handshake_timeout} seconds: "
@@ -267,11 +257,11 @@ class TLSLifecycle(TLSEngine):
         if self._closing:
             return
         self._closing = True
-        if self._state < OPEN:
+        if self._state < states.OPEN:
             self._abort(None)
-        elif self._state == OPEN or self._state == FLUSHING:
-            if self._state == OPEN:
-                self._set_state(FLUSHING)
+        elif self._state == states.OPEN or self._state == states.FLUSHING:
+            if self._state == states.OPEN:
+                self._set_state(states.FLUSHING)
             self._set_timer(self._shutdown_timeout, self._check_shutdown_timeout)
             self._continue_state()
 
@@ -291,13 +281,13 @@ class TLSLifecycle(TLSEngine):
             elif not self._read(0):
                 return
             self._send_backlog()
-            if self._state != FLUSHING:
+            if self._state != states.FLUSHING:
                 return
             if self._waiting and not (self._write_blocked and self._has_eof):
                 if self._timer is None:
                     self._set_timer(self._shutdown_timeout, self._check_shutdown_timeout)
                 return
-            self._set_state(SHUTDOWN)
+            self._set_state(states.SHUTDOWN)
             self._send_close_notify()
         except Exception as error:
             self._fatal_error(error, "Fatal error on SSL protocol")
@@ -320,7 +310,7 @@ class TLSLifecycle(TLSEngine):
         except ssl.SSLError as error:
             self._fatal_error(error)
         else:
-            if self._state == SHUTDOWN:  # unless a callback of OpenSSL's has aborted
+            if self._state == states.SHUTDOWN:  # unless a callback of OpenSSL's has aborted
                 self._shutdown_done()
 
     def _await_close_notify(self) -> None:
@@ -332,7 +322,7 @@ class TLSLifecycle(TLSEngine):
             self._fatal_error(error)
 
     def _shutdown_done(self) -> None:
-        self._set_state(CLOSED)
+        self._set_state(states.CLOSED)
         self._send_outgoing()
         self._call_eof_received()
         if self._timer is None:
@@ -345,9 +335,9 @@ class TLSLifecycle(TLSEngine):
             self._force_transport(TimeoutError("SSL shutdown timed out"))
 
     def _call_eof_received(self) -> None:
-        if self._app_state != CON_MADE:
+        if self._app_state != states.CON_MADE:
             return
-        self._app_state = EOF
+        self._app_state = states.EOF
         try:
             if self._app_protocol.eof_received():
                 logger.warning("returning true from eof_received() has no effect when using ssl")
@@ -362,7 +352,7 @@ class TLSLifecycle(TLSEngine):
         asyncio does this at the second `close`. A protocol that keeps its transport would keep them.
         """
         self._is_forgotten = True
-        if self._state == CLOSED:
+        if self._state == states.CLOSED:
             self._extra.clear()
             self._sslcontext = self._sslobj = self._records = None
 
@@ -371,7 +361,7 @@ class TLSLifecycle(TLSEngine):
     def _abort(self, error: BaseException | None) -> None:
         """Close the connection at once."""
         self._closing = True
-        self._set_state(CLOSED)
+        self._set_state(states.CLOSED)
         self._force_transport(error)
 
     def _force_transport(self, error: BaseException | None) -> None:
@@ -396,8 +386,8 @@ class TLSLifecycle(TLSEngine):
 
     def _fatal_error(self, error: BaseException, message: str = "Fatal error on transport") -> None:
         transport = self._transport
-        if self._state != HANDSHAKE:
-            self._set_state(CLOSED)
+        if self._state != states.HANDSHAKE:
+            self._set_state(states.CLOSED)
         if isinstance(error, ssl.SSLError):
             self._send_alert()
         self._force_transport(error)

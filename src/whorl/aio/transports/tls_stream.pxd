@@ -1,8 +1,7 @@
 from whorl.aio.transports.byte_transport cimport as_bytes_like, joined
 from whorl.aio.tls.engine cimport TLSEngine
 
-cdef Py_ssize_t HIGH_WATER_WRITE
-cdef Py_ssize_t HIGH_WATER_READ
+cdef Py_ssize_t HIGH_WATER_WRITE, HIGH_WATER_READ
 
 
 cdef class TLSStream:

@@ -4,6 +4,7 @@ from posix.uio cimport iovec
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
 
+from whorl.core cimport limits
 from whorl.core.kernel.socket_addresses cimport AF_UNIX, AddressBook, shown, sockaddr, sockaddr_storage, written
 from whorl.core.kernel.message_buffers cimport MessageMemory, message_of
 
@@ -30,10 +31,6 @@ cdef extern from "<sys/socket.h>":
 
 cdef extern from "Python.h":
     object PyByteArray_FromStringAndSize(const char *data, Py_ssize_t size)
-
-cdef Py_ssize_t DATAGRAM_BLOCK
-cdef Py_ssize_t DATAGRAM_SIZE
-cdef Py_ssize_t READ_SIZE
 
 
 cdef class DatagramSocket:
@@ -72,10 +69,10 @@ cdef inline Py_ssize_t receive_datagrams(DatagramCalls calls, DatagramSocket soc
         return -EINVAL
     if sock.family == 0:
         return receive_by_object(calls, sock, into)
-    capacity = DATAGRAM_SIZE if sock.family != AF_UNIX else READ_SIZE
-    count = min(limit, DATAGRAM_BLOCK // capacity, 32)
-    if calls._block is None or len(calls._block) < DATAGRAM_BLOCK:
-        calls._block = PyByteArray_FromStringAndSize(NULL, DATAGRAM_BLOCK)
+    capacity = limits.DATAGRAM_SIZE if sock.family != AF_UNIX else limits.READ_SIZE
+    count = min(limit, limits.DATAGRAM_BLOCK // capacity, 32)
+    if calls._block is None or len(calls._block) < limits.DATAGRAM_BLOCK:
+        calls._block = PyByteArray_FromStringAndSize(NULL, limits.DATAGRAM_BLOCK)
     if calls._addresses is None:
         calls._addresses = AddressBook()
     block = calls._block

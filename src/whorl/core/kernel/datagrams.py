@@ -13,11 +13,11 @@ import socket
 import struct
 from typing import TYPE_CHECKING, Any
 
+from whorl.core import limits
 from whorl.core.kernel.errors import negative_errno
 from whorl.core.kernel.message_buffers import MessageMemory
 from whorl.core.kernel.socket_addresses import AddressBook
 from whorl.core.kernel.socket_overrides import overrides_method
-from whorl.core.limits import DATAGRAM_BLOCK, DATAGRAM_SIZE, READ_SIZE  # noqa: F401 (used by datagrams.pxd)
 
 try:
     import cython
@@ -70,7 +70,7 @@ def receive_by_object(calls: DatagramCalls, sock: DatagramSocket, into: list[Any
     received = 1
     if sock.overrides_methods:
         try:
-            data, address = sock.sock.recvfrom(READ_SIZE)
+            data, address = sock.sock.recvfrom(limits.READ_SIZE)
         except (BlockingIOError, InterruptedError):
             received = -errno.EAGAIN
         else:
@@ -78,7 +78,7 @@ def receive_by_object(calls: DatagramCalls, sock: DatagramSocket, into: list[Any
             into.append(address)
         return received
     if calls._block is None:
-        calls._block = bytearray(READ_SIZE)
+        calls._block = bytearray(limits.READ_SIZE)
     try:
         size, address = sock.sock.recvfrom_into(calls._block)
     except OSError as error:

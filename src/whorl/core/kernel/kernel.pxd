@@ -9,6 +9,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromSt
 from cpython.exc cimport PyErr_CheckSignals
 from cpython.ref cimport PyObject
 
+from whorl.core cimport limits
 from whorl.core.kernel.message_buffers cimport message_of
 from whorl.core.kernel.sockets cimport IPPROTO_TCP, TCP_NODELAY, SocketCalls, c_setsockopt
 from whorl.core.threads cimport shared_int
@@ -89,12 +90,6 @@ cdef extern from "Python.h":
 
 ctypedef ssize_t (*transfer_t)(int fd, const void *buffer, size_t size) noexcept nogil
 
-cdef Py_ssize_t RELEASE_GIL_SIZE
-cdef Py_ssize_t WRITE_VECTORS
-cdef Py_ssize_t READ_SIZE
-cdef Py_ssize_t LONG_READ
-cdef int EVENTS_PER_POLL
-cdef int64_t LONGEST_SPIN_NS
 cdef dict _time_names
 cdef bint _are_names_watched
 cdef shared_int _is_clock_patched  # a thread that forgets it holds the lock of those who note it
@@ -117,7 +112,7 @@ cdef inline bint look_and_note() noexcept:
 
 cdef inline bytearray new_scratch():
     # Not cleared: clearing would touch all of the memory, which takes longer than making the rest of a loop.
-    return PyByteArray_FromStringAndSize(NULL, READ_SIZE)
+    return PyByteArray_FromStringAndSize(NULL, limits.READ_SIZE)
 
 
 cdef inline int64_t monotonic_ns() noexcept nogil:
@@ -165,7 +160,7 @@ cdef inline ssize_t file_write(int fd, const void *buffer, size_t size) noexcept
 cdef inline object receive(Kernel kernel, transfer_t transfer, int fd, Py_ssize_t limit):
     # Short messages are received into one buffer that is used again and copied, so that no large
     # allocation is made for each.
-    if LONG_READ <= limit < READ_SIZE:
+    if limits.LONG_READ <= limit < limits.READ_SIZE:
         return receive_long(transfer, fd, limit)
     return receive_short(kernel, transfer, fd, limit)
 
@@ -175,7 +170,7 @@ cdef inline object receive_short(Kernel kernel, transfer_t transfer, int fd, Py_
     cdef Py_ssize_t size
     if limit < 0:
         return -EINVAL
-    size = transfer(fd, buffer, limit if limit < READ_SIZE else READ_SIZE)
+    size = transfer(fd, buffer, limit if limit < limits.READ_SIZE else limits.READ_SIZE)
     if size < 0:
         return -c_errno
     return message_of(kernel, buffer, size)
@@ -213,7 +208,7 @@ cdef inline Py_ssize_t transmit(transfer_t transfer, int fd, object data, Py_ssi
     if PyBytes_CheckExact(data):
         if offset < 0 or offset > PyBytes_GET_SIZE(data):
             return -EINVAL
-        if PyBytes_GET_SIZE(data) - offset < RELEASE_GIL_SIZE:
+        if PyBytes_GET_SIZE(data) - offset < limits.RELEASE_GIL_SIZE:
             size = transfer(fd, PyBytes_AS_STRING(data) + offset, PyBytes_GET_SIZE(data) - offset)
             return size if size >= 0 else -c_errno
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
@@ -240,7 +235,7 @@ cdef inline Py_ssize_t transmit_vectors(bint is_socket, int fd, list chunks, Py_
     cdef bytes chunk
     if first < 0 or first >= len(chunks) or offset < 0:
         return -EINVAL
-    while count < WRITE_VECTORS and index < len(chunks):
+    while count < limits.WRITE_VECTORS and index < len(chunks):
         chunk = chunks[index]
         if chunk is None or offset > PyBytes_GET_SIZE(chunk):
             return -EINVAL
@@ -296,7 +291,7 @@ cdef class EventBatch:
 cdef inline bytearray event_buffer(EventBatch batch):
     # Not cleared: most loops never have more than a few events at a time.
     if batch._buffer is None:
-        batch._buffer = PyByteArray_FromStringAndSize(NULL, EVENTS_PER_POLL * sizeof(epoll_event))
+        batch._buffer = PyByteArray_FromStringAndSize(NULL, limits.EVENTS_PER_POLL * sizeof(epoll_event))
         batch._events = <epoll_event *>PyByteArray_AS_STRING(batch._buffer)
     return batch._buffer
 
@@ -319,7 +314,7 @@ cdef inline uint32_t batch_generation(EventBatch batch, Py_ssize_t index) noexce
 
 
 cdef inline object batch_put(EventBatch batch, int fd, uint32_t mask, uint32_t generation):
-    if batch._count >= EVENTS_PER_POLL or batch._events is NULL:
+    if batch._count >= limits.EVENTS_PER_POLL or batch._events is NULL:
         raise IndexError("the batch is full")
     batch._events[batch._count].events = mask
     batch._events[batch._count].data.u64 = (<uint64_t>generation << 32) | <uint32_t>fd
@@ -350,7 +345,7 @@ cdef inline int close_descriptor(Kernel kernel, int fd) noexcept:
 cdef inline int spin_for_events(int epfd, epoll_event *events, int64_t until_ns) noexcept nogil:
     cdef int count
     while True:
-        count = c_epoll_wait(epfd, events, EVENTS_PER_POLL, 0)
+        count = c_epoll_wait(epfd, events, limits.EVENTS_PER_POLL, 0)
         if count != 0 or monotonic_ns() >= until_ns:
             return count if count >= 0 else -c_errno
 
@@ -364,14 +359,14 @@ cdef inline int wait_for_events(Kernel kernel, int epfd, int64_t timeout_ns, Eve
     cdef uint64_t mask = 0
     cdef uint64_t *held = NULL
     if timeout_ns == 0:
-        count = c_epoll_wait(epfd, batch._events, EVENTS_PER_POLL, 0)
+        count = c_epoll_wait(epfd, batch._events, limits.EVENTS_PER_POLL, 0)
         if count < 0:
             count = -c_errno
         batch._count = count if count > 0 else 0
         return count
     if kernel.spin_ns > 0:
         began_ns = monotonic_ns()
-        spin_ns = min(kernel.spin_ns, LONGEST_SPIN_NS)
+        spin_ns = min(kernel.spin_ns, limits.LONGEST_SPIN_NS)
         if 0 < timeout_ns < spin_ns:
             spin_ns = timeout_ns
         with nogil:
@@ -390,7 +385,7 @@ cdef inline int wait_for_events(Kernel kernel, int epfd, int64_t timeout_ns, Eve
         limit.tv_sec = <time_t>(timeout_ns // 1000000000)
         limit.tv_nsec = <long>(timeout_ns % 1000000000)
         with nogil:
-            count = <int>c_syscall(SYS_EPOLL_PWAIT2, epfd, batch._events, EVENTS_PER_POLL, &limit, held, <size_t>8)
+            count = <int>c_syscall(SYS_EPOLL_PWAIT2, epfd, batch._events, limits.EVENTS_PER_POLL, &limit, held, <size_t>8)
             if count < 0:
                 count = -c_errno
         if count == -ENOSYS or count == -EPERM or count == -EINVAL:
@@ -400,9 +395,9 @@ cdef inline int wait_for_events(Kernel kernel, int epfd, int64_t timeout_ns, Eve
         timeout_ms = -1 if timeout_ns < 0 else <int>((timeout_ns + 999999) // 1000000)
         with nogil:
             if held == NULL:
-                count = c_epoll_wait(epfd, batch._events, EVENTS_PER_POLL, timeout_ms)
+                count = c_epoll_wait(epfd, batch._events, limits.EVENTS_PER_POLL, timeout_ms)
             else:
-                count = <int>c_syscall(SYS_epoll_pwait, epfd, batch._events, EVENTS_PER_POLL, timeout_ms, held, <size_t>8)
+                count = <int>c_syscall(SYS_epoll_pwait, epfd, batch._events, limits.EVENTS_PER_POLL, timeout_ms, held, <size_t>8)
             if count < 0:
                 count = -c_errno
     batch._count = count if count > 0 else 0

@@ -28,16 +28,9 @@ import time
 from types import BuiltinFunctionType
 from typing import TYPE_CHECKING, Any, Literal
 
+from whorl.core import limits
 from whorl.core.kernel.errors import negative_errno
 from whorl.core.kernel.sockets import ACCEPTS_DESCRIPTORS, SocketCalls
-from whorl.core.limits import (
-    EVENTS_PER_POLL,
-    LONG_READ,  # noqa: F401 (used by kernel.pxd)
-    LONGEST_SPIN_NS,
-    READ_SIZE,
-    RELEASE_GIL_SIZE,  # noqa: F401 (used by kernel.pxd)
-    WRITE_VECTORS,
-)
 
 try:
     import cython
@@ -108,7 +101,7 @@ if not cython.compiled:
         if limit > sys.maxsize:
             raise OverflowError(f"a limit of {limit} bytes does not fit a C ssize_t")
         try:
-            data: bytes = transfer(fd, limit if limit < READ_SIZE else READ_SIZE)
+            data: bytes = transfer(fd, limit if limit < limits.READ_SIZE else limits.READ_SIZE)
         except OSError as error:
             return negative_errno(error)
         return data
@@ -139,7 +132,7 @@ if not cython.compiled:
         """Send several chunks, the first of them from `offset` on."""
         if not (0 <= first < len(chunks) and 0 <= offset <= len(chunks[first])):
             return -errno.EINVAL
-        vectors: list[Any] = chunks[first : first + WRITE_VECTORS]
+        vectors: list[Any] = chunks[first : first + limits.WRITE_VECTORS]
         if offset:
             vectors[0] = memoryview(vectors[0])[offset:]
         try:
@@ -171,7 +164,7 @@ if not cython.compiled:
         return batch._rows[index][2]
 
     def batch_put(batch: EventBatch, fd: int, mask: int, generation: int) -> None:
-        if len(batch._rows) >= EVENTS_PER_POLL:
+        if len(batch._rows) >= limits.EVENTS_PER_POLL:
             raise IndexError("the batch is full")
         batch._rows.append((fd, mask, generation))
 
@@ -212,7 +205,7 @@ if not cython.compiled:
         epoll, generations = kernel._epolls[epfd]
         try:
             if timeout_ns == 0:
-                found = epoll.poll(0, EVENTS_PER_POLL)
+                found = epoll.poll(0, limits.EVENTS_PER_POLL)
             elif kernel.spin_ns > 0:
                 found = spin_and_sleep(kernel, epoll.poll, timeout_ns)
             else:
@@ -227,9 +220,9 @@ if not cython.compiled:
     def spin_and_sleep(kernel: Kernel, poll: Any, timeout_ns: int) -> Any:
         """Poll again and again for `spin_ns`, then sleep."""
         began = monotonic_ns()
-        spin_ns = min(kernel.spin_ns, LONGEST_SPIN_NS)
+        spin_ns = min(kernel.spin_ns, limits.LONGEST_SPIN_NS)
         while (spent := monotonic_ns() - began) < spin_ns and (timeout_ns < 0 or spent < timeout_ns):
-            if found := poll(0, EVENTS_PER_POLL):
+            if found := poll(0, limits.EVENTS_PER_POLL):
                 return found
         return sleep(kernel, poll, max(0, timeout_ns - spent) if timeout_ns > 0 else timeout_ns)
 
@@ -237,10 +230,10 @@ if not cython.compiled:
         """Poll with a timeout, and block a signal meanwhile if the program asked for that."""
         seconds = timeout_ns / 1e9 if timeout_ns >= 0 else None
         if not kernel.blocked_signal:
-            return poll(seconds, EVENTS_PER_POLL)
+            return poll(seconds, limits.EVENTS_PER_POLL)
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, (kernel.blocked_signal,))
         try:
-            return poll(seconds, EVENTS_PER_POLL)
+            return poll(seconds, limits.EVENTS_PER_POLL)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 

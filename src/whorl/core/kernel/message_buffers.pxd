@@ -2,6 +2,7 @@ from libc.string cimport memcpy
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.ref cimport PyObject
 
+from whorl.core cimport limits
 from whorl.core.kernel.inotify cimport NotifyCalls
 
 cdef extern from "whorl/core/kernel/message_buffers.h":
@@ -17,10 +18,6 @@ cdef extern from *:
 cdef enum:
     MOST_MESSAGES = 128
 
-cdef Py_ssize_t LONG_READ
-cdef Py_ssize_t SHORTEST_REUSED
-cdef Py_ssize_t MOST_KEPT
-
 
 cdef class MessageMemory(NotifyCalls):
     cdef list _messages
@@ -35,7 +32,7 @@ cdef inline bint is_sole(PyObject *message) noexcept:
 
 
 cdef inline bytes message_of(MessageMemory kernel, const char *content, Py_ssize_t size):
-    if size < SHORTEST_REUSED or size >= LONG_READ:
+    if size < limits.SHORTEST_REUSED or size >= limits.LONG_READ:
         return PyBytes_FromStringAndSize(content, size)
     return message_again(kernel, content, size)
 
@@ -61,7 +58,7 @@ cdef inline bytes message_again(MessageMemory kernel, const char *content, Py_ss
     if size <= capacity < 2 * size and is_sole(nth(messages, place)):
         rewrite(nth(messages, place), content, size)
         return <bytes>nth(messages, place)
-    if kernel._kept - capacity + size > MOST_KEPT:
+    if kernel._kept - capacity + size > limits.MOST_KEPT:
         return keep_message(kernel, content, size)
     message = PyBytes_FromStringAndSize(content, size)
     messages[place] = message
@@ -73,7 +70,7 @@ cdef inline bytes message_again(MessageMemory kernel, const char *content, Py_ss
 cdef inline bytes keep_message(MessageMemory kernel, const char *content, Py_ssize_t size):
     # Keep one message more. Drop others if all are too large together, or if references cannot be counted.
     cdef bytes message = PyBytes_FromStringAndSize(content, size)
-    if kernel._kept + size > MOST_KEPT or not is_sole(<PyObject *>message):
+    if kernel._kept + size > limits.MOST_KEPT or not is_sole(<PyObject *>message):
         kernel._messages.clear()
         kernel._place = kernel._kept = 0
     kernel._sizes[len(kernel._messages)] = <unsigned short>size

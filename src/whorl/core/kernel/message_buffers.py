@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from whorl.core.kernel.inotify import NotifyCalls
-from whorl.core.limits import LONG_READ, MOST_KEPT, SHORTEST_REUSED  # noqa: F401 (used by messages.pxd)
 
 
 class MessageMemory(NotifyCalls):

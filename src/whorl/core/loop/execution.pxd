@@ -2,6 +2,7 @@ cimport cython
 from libc.stdint cimport int64_t
 from posix.time cimport nanosleep, timespec
 
+from whorl.core cimport limits, states
 from whorl.core.callback cimport (
     Callback, GuardedCallback, Runnable, call_with_one, run_catching, fetch, is_held_alone, recycle_guarded,
     reraise_pending, thread_begins
@@ -11,6 +12,7 @@ from whorl.core.loop.held_writes cimport HeldWrites
 from whorl.core.handle cimport Completion, Handle, LateCompletion
 from whorl.core.lists cimport empty, only_callback, taken
 from whorl.core.loop.state cimport LoopState, thread_number
+from whorl.core.recording cimport layout
 from whorl.core.recording.loop_recorder cimport LoopRecorder, begin_batch, begins_alike, end_batch, end_call, end_turn
 from whorl.core.recording.slot cimport time_of
 from whorl.core.recording.steps cimport may_be_step
@@ -19,15 +21,6 @@ from whorl.core.threads cimport HAS_GIL, lock, unlock
 cdef extern from "whorl/core/loop/execution.h":
     int runs_here "whorl_runs_here"
 
-cdef Py_ssize_t ENTRIES_AHEAD
-cdef Py_ssize_t CALLBACK_FREELIST_SIZE
-cdef int BATCH
-cdef int CALLBACK
-cdef int64_t PUBLISHED_NS
-cdef int HANDLE_CLOSED
-cdef int NONE_POSTED
-cdef int RECORDED
-cdef int SOMETHING
 
 cpdef object count_runs(int change)
 
@@ -119,7 +112,7 @@ cdef int execute(Runnable entry) except -1
 
 cdef inline int begin_batch_of(LoopExecution loop, LoopRecorder recorder) except -1:
     cdef int64_t now = begin_batch(recorder, loop._poll_ended)
-    if now - recorder._published_ns >= PUBLISHED_NS:
+    if now - recorder._published_ns >= layout.PUBLISHED_NS:
         loop._publish(recorder, now)
     return 0
 

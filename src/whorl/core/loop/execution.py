@@ -6,15 +6,14 @@ from collections.abc import Callable
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
+from whorl.core import limits, states
 from whorl.core.callback import Callback, GuardedCallback, Runnable, current_thread, thread_begins
 from whorl.core.handle import Completion, LateCompletion
 from whorl.core.kernel.kernel import Kernel
-from whorl.core.limits import CALLBACK_FREELIST_SIZE, ENTRIES_AHEAD
 from whorl.core.loop.held_writes import HeldWrites
 from whorl.core.loop.state import LoopState
 from whorl.core.process.host import Host
-from whorl.core.recording.layout import HANDLE_CLOSED, PUBLISHED_NS
-from whorl.core.states import BATCH, CALLBACK, NONE_POSTED, RECORDED, SOMETHING
+from whorl.core.recording import layout
 
 try:
     import cython
@@ -67,7 +66,7 @@ class LoopExecution(LoopState):
 
     def _take_posted(self, entry: Runnable) -> None:
         """Collect what was posted earlier, which comes before `entry`; tell the recorder of `entry`."""
-        if self._posted == SOMETHING:
+        if self._posted == states.SOMETHING:
             self._drain_inbox(self._ready_queue)
         recorder = self._recorder
         if recorder is not None and may_be_step(entry):
@@ -97,21 +96,21 @@ class LoopExecution(LoopState):
             self._end_sleep()
         else:  # the same as `_post_from_any_thread`, without a lookup of a subclass's override
             size = put_in_inbox(self, entry)
-            self._posted = SOMETHING
+            self._posted = states.SOMETHING
             self._end_sleep()
-            if size == CALLBACK_FREELIST_SIZE:  # Those after them would be made anew.
+            if size == limits.CALLBACK_FREELIST_SIZE:  # Those after them would be made anew.
                 yield_to_loops()
 
     def _post_from_any_thread(self, entry: Runnable) -> None:
         """Put an entry in the inbox, from any thread or a signal handler; the next poll drains it."""
         put_in_inbox(self, entry)
-        self._posted = SOMETHING
+        self._posted = states.SOMETHING
         self._end_sleep()
 
     def _async_sent(self, handle: Runnable) -> None:
         """Let an Async run after the next poll; from any thread, or from a signal handler."""
         put_async(self, handle)
-        self._posted = SOMETHING
+        self._posted = states.SOMETHING
         self._end_sleep()
 
     def _drain_inbox(self, into: list[Runnable]) -> None:
@@ -120,7 +119,7 @@ class LoopExecution(LoopState):
         Asyncs come after the entries, as in libuv. One entry calls all sent Asyncs, also those that others
         of them send. Signals come last.
         """
-        self._posted = NONE_POSTED if self._recorder is None else RECORDED
+        self._posted = states.NONE_POSTED if self._recorder is None else states.RECORDED
         late: list[Runnable] = []
         index = len(into)
         swap_inbox(self, into)
@@ -227,7 +226,7 @@ class LoopExecution(LoopState):
     def _note_closed(self, handle: Any) -> None:
         recorder = self._recorder
         if recorder is not None:
-            recorder._handle_changed(handle, HANDLE_CLOSED)
+            recorder._handle_changed(handle, layout.HANDLE_CLOSED)
             recorder._last_ns = self._kernel.now()
         if self._probe is not None:
             self._notify_probe("handle_closed", handle)
@@ -254,7 +253,7 @@ class LoopExecution(LoopState):
                     for index in range(done, size):
                         done = index + 1
                         held.run = held.run + 1
-                        fetch(batch, index + ENTRIES_AHEAD)
+                        fetch(batch, index + limits.ENTRIES_AHEAD)
                         entry = taken(batch, index)
                         if collects:
                             held.callback_begins(size - done)
@@ -313,7 +312,7 @@ class LoopExecution(LoopState):
     def _count_batch(self, size: int) -> None:
         """Count the entries of a batch that begins."""
         self._callbacks = self._callbacks + size
-        note(self._figures, BATCH, size)
+        note(self._figures, states.BATCH, size)
 
     def _end_batch(self, batch: list[Any], done: int, queue: list[Any]) -> None:
         """Empty a batch, and let its entries from `done` on go to `queue`, as an error ends the run."""
@@ -355,7 +354,7 @@ class LoopExecution(LoopState):
             self._current_entry = None
             took = (self._clock() if self._debug else self._kernel.now()) - began
             if not self._until_sample and self._recorder is None:
-                note(self._figures, CALLBACK, took)
+                note(self._figures, states.CALLBACK, took)
             if self._probe is not None:
                 self._notify_probe("callback_ran", entry, took)
             if self._debug:
@@ -430,7 +429,7 @@ class BatchObserver:
 
     def _note_callback(self) -> None:
         now = self._loop._kernel.now()
-        note(self._loop._figures, CALLBACK, now - self._loop._callback_began)
+        note(self._loop._figures, states.CALLBACK, now - self._loop._callback_began)
         self._loop._callback_began = now
 
 
@@ -523,7 +522,7 @@ if not cython.compiled:
     def begin_batch_of(loop: LoopExecution, recorder: LoopRecorder) -> None:
         """Record that a batch begins; write the loop's numbers now and then."""
         now = begin_batch(recorder, loop._poll_ended)
-        if now - recorder._published_ns >= PUBLISHED_NS:
+        if now - recorder._published_ns >= layout.PUBLISHED_NS:
             loop._publish(recorder, now)
 
     def end_turn_of(loop: LoopExecution, recorder: LoopRecorder) -> None:

@@ -1,12 +1,11 @@
 cimport cython
 from libc.stdint cimport int64_t
 
+from whorl.core cimport limits
 from whorl.core.callback cimport thread_ident
 from whorl.core.handle cimport Handle
 from whorl.core.kernel.kernel cimport Kernel
 from whorl.core.threads cimport shared_thread
-
-cdef int64_t LONGEST_HELD_TICKS
 
 
 cdef class HeldWrites:

@@ -26,9 +26,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from whorl.core import limits
 from whorl.core.handle import Handle
 from whorl.core.kernel.kernel import Kernel
-from whorl.core.limits import LONGEST_HELD_TICKS
 
 try:
     import cython
@@ -90,7 +90,7 @@ class HeldWrites:
             self.callback_ended()
 
     def _is_recent(self) -> bool:
-        return 0 <= self._kernel.ticks() - self._since <= LONGEST_HELD_TICKS
+        return 0 <= self._kernel.ticks() - self._since <= limits.LONGEST_HELD_TICKS
 
     def push_all(self) -> None:
         """Push what is held, in the order of the first writes. In another thread, do nothing.

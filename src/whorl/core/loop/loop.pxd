@@ -2,6 +2,7 @@ cimport cython
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 
+from whorl.core cimport limits, states
 from whorl.core.callback cimport Callback, Runnable, current_thread, is_foreign, new_callback, new_guarded_callback
 from whorl.core.figures cimport Figures, has_histograms, note, note_away
 from whorl.core.kernel.kernel cimport Kernel, clock_is_patched, read_ticks
@@ -16,15 +17,6 @@ from whorl.core.recording.steps cimport may_step, stepped_by
 from whorl.core.threads cimport seen_flag
 from whorl.core.timers.heap cimport TimerHeap
 from whorl.core.timers.timed_callback cimport TimedCallback, new_timer, new_timer_after
-
-cdef int DEFAULT
-cdef int ONCE
-cdef int PENDING_ROUNDS
-cdef int64_t LONGEST_WITHOUT_POLL_NS
-cdef int SAMPLED_TURNS
-cdef int SLEPT
-cdef int SOMETHING
-
 
 cdef extern from "whorl/core/loop/current_task.h":
     ctypedef struct Current "whorl_current":
@@ -95,7 +87,7 @@ cdef inline object call_soon_of(object loop, object when, object callback, tuple
     cdef Callback entry
     if (<Loop>loop)._closed or (<Loop>loop)._debug or (<Loop>loop)._posted or is_foreign(<Loop>loop):
         if (
-            (<Loop>loop)._closed or (<Loop>loop)._debug or (<Loop>loop)._posted == SOMETHING
+            (<Loop>loop)._closed or (<Loop>loop)._debug or (<Loop>loop)._posted == states.SOMETHING
             or is_foreign(<Loop>loop)
         ):
             return (<Loop>loop)._call_soon_with(callback, args, context)

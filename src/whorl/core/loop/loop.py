@@ -14,13 +14,13 @@ from collections.abc import Callable
 from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
+from whorl.core import limits, states
 from whorl.core.callback import Callback, Runnable, current_thread, new_callback, new_guarded_callback
 from whorl.core.kernel.kernel import Kernel
-from whorl.core.limits import LONGEST_WITHOUT_POLL_NS, PENDING_ROUNDS, SAMPLED_TURNS
 from whorl.core.loop.lifecycle import LoopLifecycle
 from whorl.core.pollers.contract import IOHandle
 from whorl.core.process.host import Host
-from whorl.core.states import SLEPT, SOMETHING, RunMode
+from whorl.core.states import RunMode
 from whorl.core.timers.timed_callback import TimedCallback, new_timer, new_timer_after
 
 try:
@@ -49,8 +49,6 @@ if not cython.compiled:
     from whorl.core.recording.loop_recorder import end_turn
     from whorl.core.recording.steps import stepped_by
 
-DEFAULT = int(RunMode.DEFAULT)
-ONCE = int(RunMode.ONCE)
 COMPILED = bool(cython.compiled)
 
 
@@ -228,13 +226,13 @@ class Loop(LoopLifecycle):
             alive = self._alive()
             if not alive:
                 self.update_time()
-            elif run_mode == DEFAULT and not self._stopping:
+            elif run_mode == states.DEFAULT and not self._stopping:
                 self.update_time()
                 self._run_timers()
             while alive and not self._stopping:
                 self._machine_turn(run_mode)
                 alive = self._alive()
-                if run_mode != DEFAULT:
+                if run_mode != states.DEFAULT:
                     break
             return bool(alive)
         finally:
@@ -249,7 +247,7 @@ class Loop(LoopLifecycle):
         """Run one turn of the machine, in libuv's order."""
         self._turns = self._turns + 1
         if not self._until_sample:
-            self._until_sample = SAMPLED_TURNS
+            self._until_sample = limits.SAMPLED_TURNS
         self._until_sample = self._until_sample - 1
         if self._observed:
             self._note_machine_turn(True)
@@ -260,14 +258,14 @@ class Loop(LoopLifecycle):
             self._run_phase(self._idle_handles)
         if self._prepare_handles:
             self._run_phase(self._prepare_handles)
-        may_sleep = mode == DEFAULT or (mode == ONCE and can_sleep)
+        may_sleep = mode == states.DEFAULT or (mode == states.ONCE and can_sleep)
         if self._arms_signals and may_sleep and self._machine_timeout() != 0:
             self._arm_signals()
         begin_sleep(self)
         self._poll(self._machine_timeout() if may_sleep else 0, self._polled)
         if self._polled:
             self._run_batch(self._polled, self._pending)
-        for _ in range(PENDING_ROUNDS):
+        for _ in range(limits.PENDING_ROUNDS):
             if not self._pending:
                 break
             self._run_pending()
@@ -315,7 +313,7 @@ class Loop(LoopLifecycle):
         """Run one turn of asyncio: sleep until something is due, collect it, run the ready entries."""
         self._turns = self._turns + 1
         if not self._until_sample:
-            self._until_sample = SAMPLED_TURNS
+            self._until_sample = limits.SAMPLED_TURNS
         self._until_sample = self._until_sample - 1
         if not (self._ready_queue and self._poller.skips.is_possible and self._skip_poll()):
             self._poll_and_collect()
@@ -422,7 +420,7 @@ class Loop(LoopLifecycle):
         if self._poll_ended:  # The time until the next step is a sleep, or the host's.
             self._note_away(self._kernel.now())
             self._poll_ended = 0
-        self._posted = SOMETHING
+        self._posted = states.SOMETHING
         begin_sleep(self)
         limit = self._poller.hand_over()
         timeout_ns = self._turn_timeout()
@@ -477,7 +475,7 @@ class Loop(LoopLifecycle):
         self._poll_ended = 0
         found = self._poller.poll(timeout_ns, into)
         now = self._kernel.now()
-        note(self._figures, SLEPT, now - began)
+        note(self._figures, states.SLEPT, now - began)
         self._sleep_began = 0
         self._idle_ns = self._idle_ns + now - began
         if recorder is not None:
@@ -515,7 +513,7 @@ class Loop(LoopLifecycle):
         ):
             return False
         since = self._since_poll(is_single)
-        if not 0 <= since <= LONGEST_WITHOUT_POLL_NS or not self._poller.skips.count_skip():
+        if not 0 <= since <= limits.LONGEST_WITHOUT_POLL_NS or not self._poller.skips.count_skip():
             return False
         if self._inbox or self._has_sent_async:
             self._drain_inbox(self._ready_queue)

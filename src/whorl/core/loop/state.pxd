@@ -2,10 +2,12 @@ cimport cython
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 
+from whorl.core cimport limits, states
 from whorl.core.callback cimport AbstractLoop, Callback, Runnable, current_thread, is_foreign
 from whorl.core.figures cimport Figures, add_ones, are_made
 from whorl.core.handle cimport Handle
 from whorl.core.kernel.kernel cimport Kernel
+from whorl.core.recording cimport layout
 from whorl.core.recording.loop_recorder cimport LoopRecorder
 from whorl.core.threads cimport (
     HAS_GIL, Mutex, barrier, lock, seen_number, seen_size, shared_flag, shared_int, shared_thread, unlock
@@ -16,14 +18,6 @@ from whorl.core.timers.timed_callback cimport TimedCallback, deadline_of
 cdef extern from "Python.h":
     unsigned long thread_number "PyThread_get_thread_ident"() noexcept
     Py_ssize_t size_of "PyList_GET_SIZE"(PyObject *entries) noexcept
-
-cdef int64_t NEVER_NS
-cdef int64_t LONGEST_POLL_NS
-cdef int BATCH
-cdef int SAMPLED_TURNS
-cdef int HANDLE_OPENED
-cdef int NONE_POSTED
-cdef int SOMETHING
 
 
 cdef class LoopState(AbstractLoop):

@@ -6,13 +6,12 @@ import collections
 import logging
 from typing import TYPE_CHECKING, Any
 
+from whorl.core import limits, states
 from whorl.core.callback import AbstractLoop, Callback, Runnable, current_thread
 from whorl.core.handle import Handle
 from whorl.core.kernel.kernel import Kernel
-from whorl.core.limits import LONGEST_POLL_NS, NEVER_NS, SAMPLED_TURNS
 from whorl.core.process.host import Host
-from whorl.core.recording.layout import HANDLE_OPENED
-from whorl.core.states import AWAY, BATCH, CALLBACK, LATE, NONE_POSTED, SLEPT, SOMETHING
+from whorl.core.recording import layout
 from whorl.core.timers.heap import TimerHeap
 from whorl.core.timers.timed_callback import TimedCallback, deadline_of
 
@@ -70,7 +69,8 @@ class LoopState(AbstractLoop):
         self._polled: list[Runnable] = []  # the handles that the machine's poll found ready
         self._inbox: Any = [] if cython.compiled else collections.deque()
         self._inbox_swap: list[Runnable] = []  # compiled, `_inbox` changes places with this list
-        self._posted = NONE_POSTED  # whether the inbox may have got something since it was last drained
+        # Whether the inbox may have got something since it was last drained.
+        self._posted = states.NONE_POSTED
         self._async_handles: dict[Any, None] = {}  # the open Async handles, in the order of their calls
         self._asyncs_made = 0
         self._sent_async: Runnable | None = None  # an Async that was sent; it calls all sent ones
@@ -106,7 +106,7 @@ class LoopState(AbstractLoop):
         self._run_began = 0  # 0 unless the loop runs
         self._poll_ended = 0  # the end of the last poll, or the beginning of the run; 0: not known
         self._previous_poll_ended = self._now_ns  # the end of the poll before it
-        self._until_sample = SAMPLED_TURNS  # the number of turns until callbacks are timed; 0: in this one
+        self._until_sample = limits.SAMPLED_TURNS  # turns until callbacks are timed; 0: in this one
 
     def is_closed(self) -> bool:
         """Return whether `close` was called."""
@@ -145,7 +145,7 @@ class LoopState(AbstractLoop):
             self._kept_for_readers.append(self._recorder)
         self._recorder = recorder
         self._note_observers()
-        self._posted = SOMETHING  # so that `call_soon` looks closer
+        self._posted = states.SOMETHING  # so that `call_soon` looks closer
 
     def _fold_alone(self) -> None:
         """Count the entries that ran alone as all others: their number is not among the figures."""
@@ -241,7 +241,7 @@ class LoopState(AbstractLoop):
                 self._notify_probe("handle_opened", handle)
             recorder = self._recorder
             if recorder is not None:
-                recorder._handle_changed(handle, HANDLE_OPENED)
+                recorder._handle_changed(handle, layout.HANDLE_OPENED)
 
     def _handle_closing(self, handle: Any) -> None:
         self._closing_handles.append(handle)
@@ -309,7 +309,7 @@ class LoopState(AbstractLoop):
         """Append the timers that are due by now."""
         collected = len(into)
         limit = self._now_ns
-        if self._time_replaced and limit < NEVER_NS:
+        if self._time_replaced and limit < limits.NEVER_NS:
             limit += 1  # A replaced clock returns floats; two that differ in the last digit are one time.
         # A timer that was late when it was made is late since then. That was after the previous poll.
         since = -1 if self._time_replaced else self._previous_poll_ended
@@ -326,11 +326,11 @@ class LoopState(AbstractLoop):
     def _until_next_timer(self, now_ns: int) -> int:
         """Return the nanoseconds until the first timer falls due, -1 if there is none."""
         deadline = self._timer_queue.next_deadline()
-        if deadline == NEVER_NS:
+        if deadline == limits.NEVER_NS:
             return -1
         if deadline <= now_ns:
             return 0
-        return min(deadline - now_ns, LONGEST_POLL_NS)
+        return min(deadline - now_ns, limits.LONGEST_POLL_NS)
 
     # Counters.
 
@@ -390,17 +390,17 @@ class LoopState(AbstractLoop):
         from whorl.core.metrics import Histogram, LoopHistograms
 
         figures = self._figures
-        total, most, counts = figures.histogram(BATCH)
+        total, most, counts = figures.histogram(states.BATCH)
         if are_made(figures):
             alone = counts.pop(1, 0) + self._callbacks_alone
             if alone > 0:
                 total, most, counts[1] = total + self._callbacks_alone, max(most, 1), alone
         return LoopHistograms(
-            away=Histogram(*figures.histogram(AWAY)),
-            late=Histogram(*figures.histogram(LATE)),
-            slept=Histogram(*figures.histogram(SLEPT)),
+            away=Histogram(*figures.histogram(states.AWAY)),
+            late=Histogram(*figures.histogram(states.LATE)),
+            slept=Histogram(*figures.histogram(states.SLEPT)),
             batch=Histogram(total, most, counts),
-            callback=Histogram(*figures.histogram(CALLBACK)),
+            callback=Histogram(*figures.histogram(states.CALLBACK)),
         )
 
     def utilization(self, earlier: LoopUtilization | None = None) -> LoopUtilization:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from whorl.core.handle import Handle
 from whorl.core.kernel.errors import os_error
 from whorl.core.pollers.contract import IOHandle
-from whorl.core.states import Event
+from whorl.core.states import READABLE
 
 try:
     import cython
@@ -61,7 +61,6 @@ _ONE = (1).to_bytes(8, "little")
 _DRAIN = 4096
 #: A drain of fewer numbers was no full buffer: that of Linux holds 278 by default.
 _FEW = 16
-READABLE = int(Event.READABLE)
 
 
 def _loop_of(handle: Handle) -> WokenLoop:

@@ -2,6 +2,7 @@ cimport cython
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from cpython.object cimport PyObject
 
+from whorl.core cimport states
 from whorl.core.callback cimport AbstractLoop, flag
 from whorl.core.handle cimport Handle
 from whorl.core.pollers.skips cimport PollSkips
@@ -9,8 +10,6 @@ from whorl.core.pollers.skips cimport PollSkips
 cdef extern from "Python.h":  # borrowed references, which an event's way into the queue need not count
     PyObject *PyList_GET_ITEM(PyObject *entries, Py_ssize_t place)
     Py_ssize_t PyList_GET_SIZE(PyObject *entries)
-
-cdef int OPEN
 
 
 cdef class IOHandle(Handle):

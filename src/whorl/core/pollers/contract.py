@@ -37,10 +37,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from whorl.core import states
 from whorl.core.copying import refuse_copy
 from whorl.core.handle import Handle
 from whorl.core.pollers.skips import PollSkips
-from whorl.core.states import HandleState
 
 try:
     import cython
@@ -49,8 +49,6 @@ except ImportError:
 
 if TYPE_CHECKING:
     from whorl.core.callback import AbstractLoop
-
-OPEN = int(HandleState.OPEN)
 
 
 def refuse_in_child() -> NoReturn:
@@ -103,7 +101,7 @@ class IOHandle(Handle):
         seen = self._seen
         self._seen = 0
         self._queued = False
-        if self._handle_state == OPEN:
+        if self._handle_state == states.OPEN:
             self._on_events(seen)
 
     def _on_events(self, seen: int) -> None:

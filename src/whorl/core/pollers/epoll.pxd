@@ -1,32 +1,13 @@
 cimport cython
+from libc cimport errno
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
+from whorl.core cimport limits, states
 from whorl.core.kernel.kernel cimport EventBatch, Kernel, batch_fd, batch_generation, batch_mask
 from whorl.core.pollers.contract cimport IOHandle, Poller, next_generation, saw, watcher
 
-cdef int READABLE
-cdef int WRITABLE
-cdef int DISCONNECT
-cdef int PRIORITIZED
-cdef int ERROR
-cdef int HANGUP
-cdef int64_t WATCH_RETRY_NS
-cdef uint32_t EPOLLIN
-cdef uint32_t EPOLLPRI
-cdef uint32_t EPOLLOUT
-cdef uint32_t EPOLLERR
-cdef uint32_t EPOLLHUP
-cdef uint32_t EPOLLRDHUP
-cdef uint32_t EPOLLET
-cdef int ADD
-cdef int DEL
-cdef int MOD
-cdef int EEXIST
-cdef int ENOENT
-cdef int EINTR
-cdef int CLOSED
-cdef int LOST
-cdef int INHERITED
+cdef uint32_t EPOLLIN, EPOLLPRI, EPOLLOUT, EPOLLERR, EPOLLHUP, EPOLLRDHUP, EPOLLET
+cdef int ADD, DEL, MOD, CLOSED, LOST, INHERITED
 
 
 @cython.locals(mask=uint32_t)

@@ -34,11 +34,10 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING, Any
 
+from whorl.core import limits, states
 from whorl.core.kernel.errors import os_error
 from whorl.core.kernel.kernel import EventBatch
-from whorl.core.limits import WATCH_RETRY_NS
 from whorl.core.pollers.contract import Poller, refuse_in_child
-from whorl.core.states import Event
 
 try:
     import cython
@@ -49,12 +48,6 @@ if TYPE_CHECKING:
     from whorl.core.kernel.kernel import Kernel
     from whorl.core.pollers.contract import IOHandle
 
-READABLE = int(Event.READABLE)
-WRITABLE = int(Event.WRITABLE)
-DISCONNECT = int(Event.DISCONNECT)
-PRIORITIZED = int(Event.PRIORITIZED)
-ERROR = int(Event.ERROR)
-HANGUP = int(Event.HANGUP)
 
 # From <sys/epoll.h>: part of the kernel's interface, the same on all architectures.
 EPOLLIN = 0x001
@@ -68,9 +61,6 @@ ADD = 1
 DEL = 2
 MOD = 3
 
-EEXIST = -errno.EEXIST
-ENOENT = -errno.ENOENT
-EINTR = -errno.EINTR
 NO_ROOM = (-errno.ENOSPC, -errno.ENOMEM)
 
 # The poller has no set because it was closed, because there was no descriptor for a new one, or because the
@@ -83,13 +73,13 @@ INHERITED = -3
 def mask_of(interest: int, edge: bool) -> int:
     """Return the kernel's mask for an interest."""
     mask = EPOLLET if edge else 0
-    if interest & READABLE:
+    if interest & states.READABLE:
         mask |= EPOLLIN
-    if interest & WRITABLE:
+    if interest & states.WRITABLE:
         mask |= EPOLLOUT
-    if interest & DISCONNECT:
+    if interest & states.DISCONNECT:
         mask |= EPOLLRDHUP
-    if interest & PRIORITIZED:
+    if interest & states.PRIORITIZED:
         mask |= EPOLLPRI
     return mask
 
@@ -98,18 +88,18 @@ def seen_in(mask: int) -> int:
     """Return the events in a kernel's mask."""
     seen = 0
     if mask & EPOLLIN:
-        seen |= READABLE
+        seen |= states.READABLE
     if mask & EPOLLOUT:
-        seen |= WRITABLE
+        seen |= states.WRITABLE
     if mask & (EPOLLRDHUP | EPOLLHUP | EPOLLERR | EPOLLPRI):
         if mask & EPOLLRDHUP:
-            seen |= DISCONNECT
+            seen |= states.DISCONNECT
         if mask & EPOLLHUP:
-            seen |= HANGUP
+            seen |= states.HANGUP
         if mask & EPOLLERR:
-            seen |= ERROR
+            seen |= states.ERROR
         if mask & EPOLLPRI:
-            seen |= PRIORITIZED
+            seen |= states.PRIORITIZED
     return seen
 
 
@@ -186,9 +176,9 @@ class EpollPoller(Poller):
         elif former is not None and former._is_idle_watch:
             first = MOD
         result = self._kernel.epoll_ctl(self._epfd, first, handle._fd, mask, generation)
-        if result == ENOENT and first == MOD:
+        if result == -errno.ENOENT and first == MOD:
             result = self._kernel.epoll_ctl(self._epfd, ADD, handle._fd, mask, generation)
-        elif result == EEXIST and former is None:
+        elif result == -errno.EEXIST and former is None:
             # The watch outlived a handle whose descriptor was closed.
             result = self._kernel.epoll_ctl(self._epfd, MOD, handle._fd, mask, generation)
         if result < 0:
@@ -212,7 +202,7 @@ class EpollPoller(Poller):
             self._find_set()
         mask = mask_of(interest, handle._edge)
         result = self._kernel.epoll_ctl(self._epfd, MOD, handle._fd, mask, handle._generation)
-        if result == ENOENT:
+        if result == -errno.ENOENT:
             # The descriptor was closed and opened again underneath the handle.
             result = self._kernel.epoll_ctl(self._epfd, ADD, handle._fd, mask, handle._generation)
         if result < 0:
@@ -268,7 +258,7 @@ class EpollPoller(Poller):
         try:
             count = self._kernel.epoll_wait(self._epfd, timeout_ns, events)
             if count <= 0:
-                if count < 0 and count != EINTR:
+                if count < 0 and count != -errno.EINTR:
                     raise os_error(count)
                 if timeout_ns != 0 or not self._may_skip_polls:
                     self.skips.expect_events()
@@ -349,7 +339,9 @@ class EpollPoller(Poller):
         for handle in refused:
             if handle._interest and self.find(handle._fd) is handle:
                 self._watch(handle)
-        return WATCH_RETRY_NS if self._refused and not 0 <= timeout_ns < WATCH_RETRY_NS else timeout_ns
+        if self._refused and not 0 <= timeout_ns < limits.WATCH_RETRY_NS:
+            return limits.WATCH_RETRY_NS
+        return timeout_ns
 
     def hand_over(self) -> int | None:
         """Bring back the set and the watches that are missing, if a host waits for them."""
@@ -362,7 +354,7 @@ class EpollPoller(Poller):
                 pass
         elif self._refused:
             self._watch_refused(-1)
-        return WATCH_RETRY_NS if self._epfd == LOST or self._refused else None
+        return limits.WATCH_RETRY_NS if self._epfd == LOST or self._refused else None
 
     def leave_to_parent(self) -> None:
         """Touch the set no more: this process was forked, and its parent has the same set."""

@@ -1,8 +1,7 @@
 cimport cython
 from libc.stdint cimport int64_t
 
-cdef int EMPTY_POLLS_BEFORE_SKIP
-cdef int TURNS_WITHOUT_POLL
+from whorl.core cimport limits
 
 
 @cython.final

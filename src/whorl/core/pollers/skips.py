@@ -12,7 +12,7 @@ The poller and the handles report what they know; `Loop._turn` asks. The bounds 
 
 from __future__ import annotations
 
-from whorl.core.limits import EMPTY_POLLS_BEFORE_SKIP, TURNS_WITHOUT_POLL
+from whorl.core import limits
 
 
 class PollSkips:
@@ -35,9 +35,9 @@ class PollSkips:
         """Note a poll that did not sleep and found nothing."""
         self._has_one_event = False
         self._skipped = 0
-        if self._empty_polls < EMPTY_POLLS_BEFORE_SKIP:
+        if self._empty_polls < limits.EMPTY_POLLS_BEFORE_SKIP:
             self._empty_polls += 1
-        self.is_possible = self._empty_polls == EMPTY_POLLS_BEFORE_SKIP
+        self.is_possible = self._empty_polls == limits.EMPTY_POLLS_BEFORE_SKIP
 
     def found_wakeup(self) -> None:
         """Note a sleep that found an event, but nothing for a handle to do."""
@@ -64,4 +64,4 @@ class PollSkips:
     def count_skip(self) -> bool:
         """Count a turn that skips its poll, and return whether that was not one too many."""
         self._skipped += 1
-        return self._skipped <= TURNS_WITHOUT_POLL
+        return self._skipped <= limits.TURNS_WITHOUT_POLL

@@ -80,6 +80,11 @@ LOOP_FIELDS: Final = (
     "tasks_done",
     "steps",
 )
+#: Their places. `whorl_write_call` relies on it that those of the call follow each other.
+STATE, NUMBER, THREAD, UPDATED, TURNS, EVENTS, CALLBACKS, IDLE, SLEEP_BEGAN, RUN_BEGAN = range(10)
+RAN, WAITING, TIMERS, OPEN_HANDLES = range(10, 14)
+CALL_BEGAN, CALL_NAME, CALL_TASK, TASKS_MADE, TASKS_DONE, STEPS = range(14, 20)
+FIELDS: Final = len(LOOP_FIELDS)
 #: The counters and the histograms of a loop (`core/figures`), in one block.
 FIGURES_AT: Final = 512
 
@@ -111,7 +116,7 @@ HANDLE_CLOSED: Final = 10  # the same
 COLLECTED: Final = 11  # took: the garbage collector ran in the thread of the loop (0: in another); generation
 STALLED: Final = 12  # took: how long; the number of the stall
 MARK: Final = 13  # name | 0, by `Inspector.mark`
-READY = 14  # a counter, as it is then: entries of the next turn
+READY: Final = 14  # a counter, as it is then: entries of the next turn
 BYTES_IN: Final = 15  # a counter: bytes ever read
 BYTES_OUT: Final = 16  # a counter: bytes ever written
 HANDLES: Final = 17  # a counter: open handles

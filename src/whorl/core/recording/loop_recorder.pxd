@@ -4,40 +4,15 @@ from libc.stdint cimport int64_t, uintptr_t
 
 from whorl.core.callback cimport Callback, Runnable
 from whorl.core.figures cimport move_back, note_in
+from whorl.core.recording cimport layout
 from whorl.core.recording.names cimport forget_names, function_key, type_key
 from whorl.core.recording.recorder cimport Recorder, units
 from whorl.core.recording.slot cimport end_fields, read_ticks, refresh_figures, tell_call, tell_no_call
 from whorl.core.recording.task_table cimport Record, find, forget_newest, is_record, no_record
 from whorl.core.recording.tasks cimport LoopTasks
 
-cdef int UPDATED
-cdef int TURNS
-cdef int EVENTS
-cdef int CALLBACKS
-cdef int IDLE
-cdef int RUN_BEGAN
-cdef int RAN
-cdef int WAITING
-cdef int TIMERS
-cdef int OPEN_HANDLES
-cdef int STATE
-cdef int THREAD
-cdef int SLEEP_BEGAN
-cdef int CALL_NAME
 cdef int CLOSED
-cdef int TURN
-cdef int POLL
-cdef int CALLBACK
-cdef int TIMER_LATE
-cdef int READY
-cdef int BYTES_IN
-cdef int BYTES_OUT
-cdef int HANDLES
-cdef int UTILIZATION
-cdef int HANDLE_OPENED
-cdef int IO
-cdef int64_t LATE_NS
-cdef int64_t COUNTERS_NS
+cdef int64_t LATE_NS, COUNTERS_NS
 
 cpdef object open_loop(Recorder recorder, object loop)
 

@@ -17,7 +17,6 @@ import threading
 import weakref
 from typing import Any
 
-from whorl.core import states
 from whorl.core.callback import Callback, Runnable
 from whorl.core.kernel.kernel import Kernel
 from whorl.core.recording import layout
@@ -30,6 +29,7 @@ except ImportError:
     from whorl.core import cython_shim as cython
 
 if not cython.compiled:
+    from whorl.core import states
     from whorl.core.figures import move_back
     from whorl.core.figures import note as note_number
     from whorl.core.recording.names import forget_names
@@ -37,36 +37,7 @@ if not cython.compiled:
     from whorl.core.recording.slot import end_fields, refresh_figures, tell_call, tell_no_call
     from whorl.core.recording.task_table import find, forget_newest, is_record, no_record
 
-# The places of the fields of a slot.
-_FIELDS = layout.LOOP_FIELDS
-UPDATED = _FIELDS.index("updated_ns")
-TURNS = _FIELDS.index("turns")
-EVENTS = _FIELDS.index("events")
-CALLBACKS = _FIELDS.index("callbacks")
-IDLE = _FIELDS.index("idle_ns")
-RUN_BEGAN = _FIELDS.index("run_began_ns")
-RAN = _FIELDS.index("ran_ns")
-WAITING = _FIELDS.index("ready")
-TIMERS = _FIELDS.index("timers")
-OPEN_HANDLES = _FIELDS.index("handles")
-STATE = _FIELDS.index("state")
-THREAD = _FIELDS.index("thread")
-SLEEP_BEGAN = _FIELDS.index("sleep_began_ns")
-CALL_NAME = _FIELDS.index("call_name")
 CLOSED = 2
-
-
-TURN = layout.TURN
-POLL = layout.POLL
-CALLBACK = layout.CALLBACK
-TIMER_LATE = layout.TIMER_LATE
-READY = layout.READY
-BYTES_IN = layout.BYTES_IN
-BYTES_OUT = layout.BYTES_OUT
-HANDLES = layout.HANDLES
-UTILIZATION = layout.UTILIZATION
-HANDLE_OPENED = layout.HANDLE_OPENED
-IO = layout.IO
 
 #: A timer that is so late has an event.
 LATE_NS = 1_000_000
@@ -97,8 +68,8 @@ class LoopRecorder(LoopTasks):
         """End it. The slot keeps the last numbers until another loop needs it."""
         if self._is_open:
             tell_no_call(self)
-            self._fields[SLEEP_BEGAN] = 0
-            self._fields[STATE] = CLOSED
+            self._fields[layout.SLEEP_BEGAN] = 0
+            self._fields[layout.STATE] = CLOSED
             refresh_figures(self)
             self._leave_slot()
 
@@ -145,8 +116,8 @@ class LoopRecorder(LoopTasks):
         if self._is_open:
             is_handle = not isinstance(entry, Callback) and hasattr(entry, "fileno")
             low = descriptor_of(entry) if is_handle else 0
-            flags = IO if is_handle else 0
-            self._put(self._last_ns, units(took), CALLBACK, flags, self._fields[CALL_NAME], low)
+            flags = layout.IO if is_handle else 0
+            self._put(self._last_ns, units(took), layout.CALLBACK, flags, self._fields[layout.CALL_NAME], low)
 
     # Turns, sleeps, timers, handles.
 
@@ -167,32 +138,32 @@ class LoopRecorder(LoopTasks):
         """Write the numbers of the loop into its slot."""
         fields = self._fields
         self._published_ns = now
-        fields[UPDATED] = now
-        fields[TURNS] = turns
-        fields[EVENTS] = events
-        fields[CALLBACKS] = callbacks
-        fields[IDLE] = idle_ns
-        fields[RUN_BEGAN] = run_began
-        fields[RAN] = ran_ns
-        fields[WAITING] = ready
-        fields[TIMERS] = timers
-        fields[OPEN_HANDLES] = handles
+        fields[layout.UPDATED] = now
+        fields[layout.TURNS] = turns
+        fields[layout.EVENTS] = events
+        fields[layout.CALLBACKS] = callbacks
+        fields[layout.IDLE] = idle_ns
+        fields[layout.RUN_BEGAN] = run_began
+        fields[layout.RAN] = ran_ns
+        fields[layout.WAITING] = ready
+        fields[layout.TIMERS] = timers
+        fields[layout.OPEN_HANDLES] = handles
         if thread != self._thread:
             self._thread = thread
-            fields[THREAD] = threading.get_native_id()
+            fields[layout.THREAD] = threading.get_native_id()
         if now - self._counted_ns >= COUNTERS_NS:
             self._write_counters(now, ready, idle_ns)
 
     def _put_turn(self, took: int, entries: int) -> None:
         """Write the event of a turn that took long; `entries` have run by now."""
-        self._put(self._turn_ns, units(took), TURN, 0, 0, entries - self._entries_before)
+        self._put(self._turn_ns, units(took), layout.TURN, 0, 0, entries - self._entries_before)
 
     def _falls_asleep(self, now: int) -> None:
-        self._fields[SLEEP_BEGAN] = now
+        self._fields[layout.SLEEP_BEGAN] = now
         refresh_figures(self)
 
     def _has_slept(self, began: int, now: int, found: int, entries: int) -> None:
-        self._fields[SLEEP_BEGAN] = 0
+        self._fields[layout.SLEEP_BEGAN] = 0
         self._last_ns = now
         if entries == self._entries_before:
             self._turn_ns = now
@@ -200,16 +171,16 @@ class LoopRecorder(LoopTasks):
         else:
             self._slept_ns += now - began
         if now - began >= self._shortest_ns:
-            self._put(began, units(now - began), POLL, 0, 0, found)
+            self._put(began, units(now - began), layout.POLL, 0, 0, found)
 
     def _timer_was_late(self, timer: Callback, now: int, late: int) -> None:
         if late >= LATE_NS and self._is_open:
-            self._put(now - late, units(late), TIMER_LATE, 0, self._name_of(timer), 0)
+            self._put(now - late, units(late), layout.TIMER_LATE, 0, self._name_of(timer), 0)
 
     def _handle_changed(self, handle: Any, kind: int) -> None:
         """Note that a handle was opened or closed."""
         if self._is_open:
-            self._handle_count += 1 if kind == HANDLE_OPENED else -1
+            self._handle_count += 1 if kind == layout.HANDLE_OPENED else -1
             name = self._find_name(handle)
             self._put(self._kernel.now(), 0, kind, 0, name, descriptor_of(handle))
 
@@ -217,11 +188,11 @@ class LoopRecorder(LoopTasks):
         """Write the counters, as 10 ms have passed since the last time."""
         elapsed, asleep = now - self._counted_ns, idle_ns - self._idle_before
         if self._counted_ns:
-            self._put(now, 0, READY, 0, 0, ready)
-            self._put_total(now, BYTES_IN, self._figures.counters.bytes_in)
-            self._put_total(now, BYTES_OUT, self._figures.counters.bytes_out)
-            self._put(now, 0, HANDLES, 0, 0, max(0, self._handle_count))
-            self._put(now, 0, UTILIZATION, 0, 0, 1000 - min(1000, 1000 * asleep // elapsed))
+            self._put(now, 0, layout.READY, 0, 0, ready)
+            self._put_total(now, layout.BYTES_IN, self._figures.counters.bytes_in)
+            self._put_total(now, layout.BYTES_OUT, self._figures.counters.bytes_out)
+            self._put(now, 0, layout.HANDLES, 0, 0, max(0, self._handle_count))
+            self._put(now, 0, layout.UTILIZATION, 0, 0, 1000 - min(1000, 1000 * asleep // elapsed))
         self._counted_ns = now
         self._idle_before = idle_ns
         if self._has_ticks:

@@ -7,12 +7,10 @@ cdef extern from "whorl/core/recording/recorder.h":
     void write_event "whorl_put_event"(
         int64_t *place, int64_t *written, int64_t at, int64_t took, int kind, int flags, int64_t loop, int64_t subject
     ) noexcept
+from whorl.core.recording cimport layout
 from whorl.core.threads cimport Mutex, lock, seen_number, unlock
 
-cdef int EVENT_WORDS
-cdef int TOOK_UNIT_NS
-cdef int64_t LONGEST_TOOK
-cdef int WRITTEN
+cdef int EVENT_WORDS, WRITTEN
 
 cdef int64_t units(int64_t took) noexcept
 

@@ -17,8 +17,6 @@ except ImportError:
     from whorl.core import cython_shim as cython
 
 EVENT_WORDS = layout.EVENT.size // 8
-TOOK_UNIT_NS = layout.TOOK_UNIT_NS
-LONGEST_TOOK = layout.LONGEST_TOOK
 WRITTEN = layout.EVENTS_WRITTEN_AT // 8
 REST: Final = "…"
 
@@ -196,4 +194,4 @@ class Recorder:
 
 def units(took: int) -> int:
     """Return a duration in the units of events."""
-    return min(max(0, took) // TOOK_UNIT_NS, LONGEST_TOOK)
+    return min(max(0, took) // layout.TOOK_UNIT_NS, layout.LONGEST_TOOK)

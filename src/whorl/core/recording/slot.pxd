@@ -1,8 +1,10 @@
 cimport cython
 from libc.stdint cimport int64_t, uint64_t
 
+from whorl.core cimport states
 from whorl.core.figures cimport Block, Buckets, Figures, move_into
 from whorl.core.kernel.kernel cimport Kernel
+from whorl.core.recording cimport layout
 from whorl.core.recording.recorder cimport Recorder
 
 cdef extern from "whorl/core/kernel/kernel.h":
@@ -15,14 +17,8 @@ cdef enum:
     ROOM_FOR_FIELDS = 32
     TICK_SHIFT = 24
 
-cdef int FIELDS
-cdef int STATE
-cdef int NUMBER
 cdef int OPEN
-cdef int CALL_BEGAN
-cdef int CALLBACK_TIMES
-cdef int64_t LONGEST_BY_TICKS
-cdef int64_t TICK_PARTS
+cdef int64_t LONGEST_BY_TICKS, TICK_PARTS
 
 
 cdef class LoopSlot:
@@ -56,14 +52,14 @@ cdef class LoopSlot:
 
 cdef inline int begin_fields(LoopSlot opened) except -1:
     opened._fields = opened._recorder._words + opened._slot_at // 8
-    opened._call = opened._fields + CALL_BEGAN
+    opened._call = opened._fields + layout.CALL_BEGAN
     return 0
 
 
 cdef inline int end_fields(LoopSlot opened) except -1:
     opened._call_times = NULL
     opened._fields = &opened._own_fields[0]
-    opened._call = opened._fields + CALL_BEGAN
+    opened._call = opened._fields + layout.CALL_BEGAN
     return 0
 
 
@@ -78,8 +74,8 @@ cdef inline int tell_no_call(LoopSlot opened) noexcept:
 
 
 cdef inline int move_figures(LoopSlot opened) except -1:
-    move_into(opened._figures, <Block *>(opened._recorder._words + (opened._slot_at + 512) // 8))
-    opened._call_times = opened._figures.histograms + CALLBACK_TIMES
+    move_into(opened._figures, <Block *>(opened._recorder._words + (opened._slot_at + layout.FIGURES_AT) // 8))
+    opened._call_times = opened._figures.histograms + states.CALLBACK
     return 0
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from whorl.core import states
 from whorl.core.kernel.kernel import Kernel
 from whorl.core.recording import layout
 from whorl.core.recording.recorder import Recorder
@@ -20,14 +19,7 @@ if TYPE_CHECKING:
 if not cython.compiled:
     from whorl.core.figures import copy_figures, move_into
 
-# The places of some fields of a slot. Those of the call follow each other: when it began, its name, its task.
-_FIELDS = layout.LOOP_FIELDS
-CALL_BEGAN = _FIELDS.index("call_began_ns")
-FIELDS = len(_FIELDS)
-STATE = _FIELDS.index("state")
-NUMBER = _FIELDS.index("number")
 OPEN = 1
-CALLBACK_TIMES = states.CALLBACK
 #: Shorter callbacks are timed by the processor's ticks. In so short a time, a wrong factor does no harm.
 LONGEST_BY_TICKS = 1_000_000
 #: The length of a tick is counted in parts of a nanosecond, so many of which are one.
@@ -42,11 +34,11 @@ if not cython.compiled:
     def tell_call(opened: LoopSlot, began: int, name: int, task: int) -> None:
         """Write which call runs."""
         fields = opened._fields
-        fields[CALL_BEGAN], fields[CALL_BEGAN + 1], fields[CALL_BEGAN + 2] = began, name, task
+        fields[layout.CALL_BEGAN], fields[layout.CALL_NAME], fields[layout.CALL_TASK] = began, name, task
 
     def tell_no_call(opened: LoopSlot) -> None:
         """Write that no call runs."""
-        opened._fields[CALL_BEGAN] = 0
+        opened._fields[layout.CALL_BEGAN] = 0
 
     def read_ticks() -> int:
         """Return the processor's ticks; uncompiled, they are not used."""
@@ -55,11 +47,11 @@ if not cython.compiled:
     def begin_fields(opened: LoopSlot) -> None:
         """Find the fields of a slot."""
         at = opened._slot_at
-        opened._fields = opened._recorder._view[at : at + 8 * FIELDS].cast("q")
+        opened._fields = opened._recorder._view[at : at + 8 * layout.FIELDS].cast("q")
 
     def end_fields(opened: LoopSlot) -> None:
         """Let the fields be in memory of the recorder's own."""
-        opened._fields = [0] * FIELDS
+        opened._fields = [0] * layout.FIELDS
 
     def move_figures(opened: LoopSlot) -> None:
         """Move the figures of the loop into its slot."""
@@ -104,11 +96,11 @@ class LoopSlot:
         """Let the numbers and the figures of the loop lie in the slot from now on."""
         self._recorder._view[self._slot_at : self._slot_at + layout.LOOP_SIZE] = bytes(layout.LOOP_SIZE)
         begin_fields(self)
-        self._fields[NUMBER] = self.number
+        self._fields[layout.NUMBER] = self.number
         loop._fold_alone()
         move_figures(self)
         self._is_open = True
-        self._fields[STATE] = OPEN
+        self._fields[layout.STATE] = OPEN
 
     def _put(self, at: int, took: int, kind: int, flags: int, high: int, low: int) -> None:
         """Write an event; `took` is in the units of events."""

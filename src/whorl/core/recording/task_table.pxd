@@ -2,6 +2,7 @@ from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t
 
+from whorl.core.recording cimport layout
 from whorl.core.recording.names cimport CallbackNames
 from whorl.core.recording.steps cimport TaskKind, ask_at
 
@@ -17,8 +18,6 @@ cdef enum:
     LEAST_PLACES = 64
 
 cdef Py_ssize_t LEAST_LIMIT
-cdef int CANCELLED
-cdef int FAILED
 
 
 cdef struct TaskRecord:

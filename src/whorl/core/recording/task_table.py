@@ -123,8 +123,6 @@ if not cython.compiled:
 
 
 LEAST_LIMIT = 64
-CANCELLED = layout.CANCELLED
-FAILED = layout.FAILED
 
 
 class TaskTable(CallbackNames):
@@ -169,9 +167,9 @@ class EndedRow:
     def _add(self, record: Any, now: int, flags: int) -> None:
         idle_ns = now - record.made_ns - record.busy_ns - record.scheduled_ns
         self._tasks = self._tasks + 1
-        if flags == CANCELLED:
+        if flags == layout.CANCELLED:
             self._cancelled = self._cancelled + 1
-        elif flags == FAILED:
+        elif flags == layout.FAILED:
             self._failed = self._failed + 1
         self._steps = self._steps + record.steps
         self._busy_ns = self._busy_ns + record.busy_ns

@@ -2,6 +2,7 @@ cimport cython
 from libc.stdint cimport int64_t, uintptr_t
 
 from whorl.core.callback cimport Callback, GuardedCallback, Runnable, call_with_one, thread_ident
+from whorl.core.recording cimport layout
 from whorl.core.recording.names cimport type_key
 from whorl.core.recording.recorder cimport units
 from whorl.core.recording.slot cimport tell_call, time_of
@@ -15,18 +16,6 @@ from whorl.core.threads cimport HAS_GIL
 cdef extern from "whorl/core/recording/tasks.h":
     int64_t number_in "whorl_number_in"(object name) noexcept
 
-cdef int CALL_NAME
-cdef int CALL_TASK
-cdef int TASKS_MADE
-cdef int TASKS_DONE
-cdef int STEPS
-cdef int STEP
-cdef int WAKE
-cdef int TASK_MADE
-cdef int TASK_DONE
-cdef int CANCELLED
-cdef int FAILED
-cdef int WATCHED_LATE
 cdef Py_ssize_t MOST_ENDED
 cdef int64_t UNTOLD_NS
 cdef object _COROUTINE

@@ -49,22 +49,6 @@ if not cython.compiled:
         return int(digits) if is_number and (digits[0] != "0") else -1
 
 
-# The places of some fields of a slot.
-_FIELDS = layout.LOOP_FIELDS
-CALL_NAME = _FIELDS.index("call_name")
-CALL_TASK = _FIELDS.index("call_task")
-TASKS_MADE = _FIELDS.index("tasks_made")
-TASKS_DONE = _FIELDS.index("tasks_done")
-STEPS = _FIELDS.index("steps")
-
-STEP = layout.STEP
-WAKE = layout.WAKE
-TASK_MADE = layout.TASK_MADE
-TASK_DONE = layout.TASK_DONE
-CANCELLED = layout.CANCELLED
-FAILED = layout.FAILED
-WATCHED_LATE = layout.WATCHED_LATE
-
 #: A task that only gives way to others has no event until it is so old.
 UNTOLD_NS = 1_000_000
 #: Ended tasks are told apart by so many names; tasks of further names are one row.
@@ -186,7 +170,7 @@ class LoopTasks(TaskTable):
             record.made_ns = now
             record.is_late = is_late
             fields = self._fields
-            fields[TASKS_MADE] += 1
+            fields[layout.TASKS_MADE] += 1
         return record
 
     def _tell_made(self, record: Any, task: Any) -> None:
@@ -200,8 +184,8 @@ class LoopTasks(TaskTable):
             text = name_of(record, task)
             number = number_in(text)
             name = self._recorder.name_id(text) if number < 0 else 0
-            flags = WATCHED_LATE if record.is_late else 0
-            self._put(record.made_ns, max(0, number), TASK_MADE, flags, name, record.number)
+            flags = layout.WATCHED_LATE if record.is_late else 0
+            self._put(record.made_ns, max(0, number), layout.TASK_MADE, flags, name, record.number)
         except Exception:  # There is no memory.
             pass
 
@@ -240,7 +224,7 @@ class LoopTasks(TaskTable):
 
     def _count_ended(self, record: Any, now: int, flags: int) -> None:
         fields = self._fields
-        fields[TASKS_DONE] += 1
+        fields[layout.TASKS_DONE] += 1
         row = self._last_row
         if row is None or self._last_ended != record.name:
             row = self._row_of(record)
@@ -282,7 +266,7 @@ class LoopTasks(TaskTable):
         queued = self._queued_ns
         took = now - self._step_ns
         self._current = no_record()
-        fields[STEPS] += 1
+        fields[layout.STEPS] += 1
         record.steps += 1
         record.busy_ns += took
         if took > record.longest_ns:
@@ -293,9 +277,9 @@ class LoopTasks(TaskTable):
             self._tell_made(record, self._current_task)
         waited = queued >= 0 and self._step_ns - queued >= self._shortest_ns
         if queued >= 0 and record.is_told and (is_long or waited):
-            self._put(queued, 0, WAKE, 0, self._waker, record.number)
+            self._put(queued, 0, layout.WAKE, 0, self._waker, record.number)
         if is_long:
-            self._put(self._step_ns, units(took), STEP, 0, record.name, record.number)
+            self._put(self._step_ns, units(took), layout.STEP, 0, record.name, record.number)
         if not goes_on:
             self._look_for_end(record, self._current_task, now)
         self._current_task = None
@@ -306,9 +290,9 @@ class LoopTasks(TaskTable):
         if state is _PENDING:  # As a rule, these strings are the same objects.
             self._note_wait(record, task)
         elif state is _FINISHED or state == _FINISHED:
-            self._end_task(record, now, 0 if failure_of(record, task) is None else FAILED)
+            self._end_task(record, now, 0 if failure_of(record, task) is None else layout.FAILED)
         elif state == _CANCELLED:
-            self._end_task(record, now, CANCELLED)
+            self._end_task(record, now, layout.CANCELLED)
         else:
             self._note_wait(record, task)
 
@@ -323,7 +307,7 @@ class LoopTasks(TaskTable):
         """Note that a task has ended. If its only step was short, it has no events."""
         self._count_ended(record, now, flags)
         if record.is_told:
-            self._put(now, 0, TASK_DONE, flags, record.name, record.number)
+            self._put(now, 0, layout.TASK_DONE, flags, record.name, record.number)
         drop(self, record)
         if not is_record(self._newest_record):
             self._newest = None
@@ -336,7 +320,7 @@ class LoopTasks(TaskTable):
             return
         outer, outer_task = self._current, self._current_task
         began, queued, waker = self._step_ns, self._queued_ns, self._waker
-        name, number = self._fields[CALL_NAME], self._fields[CALL_TASK]
+        name, number = self._fields[layout.CALL_NAME], self._fields[layout.CALL_TASK]
         now = self._kernel.now()
         record = find(self, task)
         if is_record(record):
@@ -353,4 +337,4 @@ class LoopTasks(TaskTable):
             if self._is_open:
                 self._current, self._current_task = outer, outer_task
                 self._step_ns, self._queued_ns, self._waker = began, queued, waker
-                self._fields[CALL_NAME], self._fields[CALL_TASK] = name, number
+                self._fields[layout.CALL_NAME], self._fields[layout.CALL_TASK] = name, number

@@ -5,21 +5,12 @@ from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE, PyList_SetSlice
 from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
 from cpython.ref cimport PyObject
 
+from whorl.core cimport limits, states
 from whorl.core.callback cimport fetch
 from whorl.core.figures cimport Figures, note
 from whorl.core.lists cimport append, empty, last_taken
 from whorl.core.threads cimport HAS_GIL, seen_size
 from whorl.core.timers.timed_callback cimport TimedCallback
-
-cdef Py_ssize_t ENTRIES_AHEAD
-cdef int LATE
-cdef int64_t NEVER_NS
-cdef Py_ssize_t LEAST_PLACES
-cdef Py_ssize_t LINE_GAP
-cdef Py_ssize_t SORT_FRACTION
-cdef Py_ssize_t SORT_MIN_DUE
-cdef Py_ssize_t SWEEP_MIN_CANCELLED
-cdef Py_ssize_t SWEEP_FRACTION
 
 
 cdef extern from "whorl/core/timers/heap.h":
@@ -46,7 +37,6 @@ cdef inline bint before(TimedCallback a, TimedCallback b) noexcept:
 cdef struct Place:
     int64_t deadline
     Py_ssize_t slot
-
 
 
 cdef inline Place new_place(int64_t deadline, Py_ssize_t slot) noexcept:
@@ -150,7 +140,7 @@ cdef inline bint append_sorted(TimerHeap heap, int64_t latest, list due) except 
         is_sorted = sort_equals(heap._timers, found, count)
         if is_sorted:
             for position in range(count):
-                fetch(heap._timers, found[min(position + ENTRIES_AHEAD, count - 1)].slot)
+                fetch(heap._timers, found[min(position + limits.ENTRIES_AHEAD, count - 1)].slot)
                 due.append(heap._timers[found[position].slot])
     finally:
         PyMem_Free(memory)

@@ -18,18 +18,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from whorl.core import limits, states
 from whorl.core.figures import Figures
-from whorl.core.limits import (
-    ENTRIES_AHEAD,
-    LEAST_PLACES,
-    LINE_GAP,
-    NEVER_NS,
-    SORT_FRACTION,
-    SORT_MIN_DUE,
-    SWEEP_FRACTION,
-    SWEEP_MIN_CANCELLED,
-)
-from whorl.core.states import LATE
 from whorl.core.timers.timed_callback import TimedCallback
 
 try:
@@ -113,7 +103,7 @@ class TimerHeap:
 
     def _push_on_heap(self, timer: TimedCallback) -> None:
         if self._entries == self._capacity:
-            reserve_capacity(self, max(LEAST_PLACES, 2 * self._capacity))
+            reserve_capacity(self, max(limits.LEAST_PLACES, 2 * self._capacity))
         position = self._entries
         slot = self._places[position].slot
         if slot < len(self._timers):
@@ -179,13 +169,13 @@ class TimerHeap:
         if len(line) == 0 or line[first] is not timer:
             self._pop()
             return
-        fetch(line, first + ENTRIES_AHEAD)
+        fetch(line, first + limits.ENTRIES_AHEAD)
         line[first] = None
         self._first = first = first + 1
         if first == len(line):
             empty(line)
             self._first = 0
-        elif first >= LINE_GAP and 2 * first > len(line):
+        elif first >= limits.LINE_GAP and 2 * first > len(line):
             del line[:first]
             self._first = 0
 
@@ -213,7 +203,7 @@ class TimerHeap:
         self._timers = timers
         self._entries = size
         # Never more than before: that might fail.
-        reserve_capacity(self, min(self._capacity, max(LEAST_PLACES, 2 * size)))
+        reserve_capacity(self, min(self._capacity, max(limits.LEAST_PLACES, 2 * size)))
         for slot in range(size):
             timer = timers[slot]
             self._places[slot] = new_place(timer._deadline_ns, slot)
@@ -229,14 +219,14 @@ class TimerHeap:
         """Return when the first timer falls due, in nanoseconds; `NEVER_NS` if there is none."""
         timer = self._next()
         show_count(self)
-        return NEVER_NS if timer is None else timer._deadline_ns
+        return limits.NEVER_NS if timer is None else timer._deadline_ns
 
     def take_due(self, now_ns: int, into: list[Any], figures: Figures, since: int) -> None:
         """Append the timers whose deadline has been reached; note how late they are, unless `since` is -1.
 
         A deadline before `since` counts as `since`.
         """
-        latest = min(now_ns, NEVER_NS - 1)
+        latest = min(now_ns, limits.NEVER_NS - 1)
         former = self._entries
         while True:
             timer = self._next()
@@ -248,12 +238,12 @@ class TimerHeap:
             self._take(timer)
             timer._fell_due()
             if since >= 0:
-                note(figures, LATE, now_ns - max(timer._deadline_ns, since))
+                note(figures, states.LATE, now_ns - max(timer._deadline_ns, since))
             waiting = self._entries + len(self._line) - self._first
-            if former - self._entries > SORT_MIN_DUE + waiting // SORT_FRACTION:
+            if former - self._entries > limits.SORT_MIN_DUE + waiting // limits.SORT_FRACTION:
                 self._sort_due(latest)
                 former = self._entries
-        if self._capacity > LEAST_PLACES and self._entries < self._capacity >> 3:
+        if self._capacity > limits.LEAST_PLACES and self._entries < self._capacity >> 3:
             self._pack()
         show_count(self)
 
@@ -272,7 +262,7 @@ class TimerHeap:
             if timer._deadline_ns > latest:
                 break
             while index < count and not before(timer, due[index]):
-                fetch(due, index + ENTRIES_AHEAD)
+                fetch(due, index + limits.ENTRIES_AHEAD)
                 merged.append(due[index])
                 index += 1
             merged.append(timer)
@@ -293,7 +283,7 @@ class TimerHeap:
                 kept += 1
         self._entries = kept
         for position in range(kept, entries):
-            fetch(self._timers, places[min(position + ENTRIES_AHEAD, entries - 1)].slot)
+            fetch(self._timers, places[min(position + limits.ENTRIES_AHEAD, entries - 1)].slot)
             self._timers[places[position].slot] = None
         self._heapify()
 
@@ -309,7 +299,8 @@ class TimerHeap:
             show_count(self)
             return
         self._cancelled = self._cancelled + 1
-        if self._cancelled > SWEEP_MIN_CANCELLED and self._cancelled * SWEEP_FRACTION > len(self):
+        are_many = self._cancelled > limits.SWEEP_MIN_CANCELLED
+        if are_many and self._cancelled * limits.SWEEP_FRACTION > len(self):
             self._sweep()
             show_count(self)
 

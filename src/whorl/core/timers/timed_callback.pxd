@@ -3,11 +3,11 @@ from libc.stdint cimport int64_t
 cimport cython
 from libc.math cimport ceil
 
+from whorl.core cimport limits
 from whorl.core.callback cimport AbstractLoop, Callback, snapshot_context
 
 cdef double NEVER_FLOAT
 cdef int64_t NOT_A_TIME
-cdef int64_t NEVER_NS
 
 
 cdef inline int64_t ceil_ns(double seconds) noexcept:

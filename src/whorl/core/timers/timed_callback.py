@@ -11,16 +11,16 @@ from collections.abc import Callable
 from contextvars import Context
 from typing import Any
 
+from whorl.core import limits
 from whorl.core.callback import AbstractLoop, Callback
-from whorl.core.limits import NEVER_NS
 
 try:
     import cython
 except ImportError:
     from whorl.core import cython_shim as cython
 
-NEVER_FLOAT = NEVER_NS / 1e9
-NOT_A_TIME = -NEVER_NS - 1  # the deadline that NaN makes
+NEVER_FLOAT = limits.NEVER_NS / 1e9
+NOT_A_TIME = -limits.NEVER_NS - 1  # the deadline that NaN makes
 
 
 def deadline_of(when: float) -> int:
@@ -40,10 +40,10 @@ def seconds_of(when: float) -> float:
 def deadline_at(seconds: float) -> int:
     """Return what `deadline_of` returns, for a float."""
     if seconds >= NEVER_FLOAT:
-        return NEVER_NS
+        return limits.NEVER_NS
     if seconds > -NEVER_FLOAT:
         return ceil_ns(seconds)
-    return -NEVER_NS if seconds == seconds else NOT_A_TIME
+    return -limits.NEVER_NS if seconds == seconds else NOT_A_TIME
 
 
 class TimedCallback(Callback):

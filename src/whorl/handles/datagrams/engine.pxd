@@ -1,21 +1,14 @@
 cimport cython
 
+from libc cimport errno
 from libc.stdint cimport int64_t
 
+from whorl.core cimport limits, states
 from whorl.core.figures cimport Counters
 from whorl.core.kernel.datagrams cimport DatagramSocket
 from whorl.core.kernel.kernel cimport Kernel
 from whorl.core.loop.held_writes cimport HeldWrites
 from whorl.core.pollers.contract cimport IOHandle, Poller
-
-cdef int OPEN
-cdef int READABLE
-cdef int WRITABLE
-cdef int ERROR
-cdef int HANGUP
-cdef Py_ssize_t EAGAIN
-cdef Py_ssize_t EINTR
-cdef int WRITES_PER_EVENT
 
 
 cdef class Datagrams(IOHandle):

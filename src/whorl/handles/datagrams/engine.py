@@ -16,10 +16,9 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING, Any
 
+from whorl.core import limits, states
 from whorl.core.kernel.datagrams import DatagramSocket
-from whorl.core.limits import DATAGRAMS_PER_EVENT, WRITES_PER_EVENT
 from whorl.core.pollers.contract import IOHandle
-from whorl.core.states import Event, HandleState
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -28,14 +27,6 @@ if TYPE_CHECKING:
 
     # The data, its address (None: the connected peer), and the values that the sink adds.
     Queued: TypeAlias = tuple[bytes, Any, Any]
-
-OPEN = int(HandleState.OPEN)
-READABLE = int(Event.READABLE)
-WRITABLE = int(Event.WRITABLE)
-ERROR = int(Event.ERROR)
-HANGUP = int(Event.HANGUP)
-EAGAIN = -errno.EAGAIN
-EINTR = -errno.EINTR
 
 
 class Datagrams(IOHandle):
@@ -52,7 +43,7 @@ class Datagrams(IOHandle):
         self._reading = False  # whether the user wants datagrams
         self._arrived: list[Any] = []  # the received batch: data, address, data, address ...
         self._next = 0  # the index of the first one that was not delivered
-        self._batch = DATAGRAMS_PER_EVENT  # the number of datagrams that may be received in one turn
+        self._batch = limits.DATAGRAMS_PER_EVENT  # the number of datagrams that may be received in one turn
         self._queue: list[Queued] = []  # the datagrams that wait to be sent
         self._first = 0  # the index of the first one that was not sent
         self._unsent = 0  # the number of bytes that wait
@@ -118,23 +109,23 @@ class Datagrams(IOHandle):
         """Let the poller watch for the events that the engine can use."""
         wanted = 0
         if self._reading:
-            wanted |= READABLE
+            wanted |= states.READABLE
         if self._queue:
-            wanted |= WRITABLE
+            wanted |= states.WRITABLE
         if wanted != self._interest:
             self._poller.modify(self, wanted)
 
     def _on_events(self, seen: int) -> None:
         """Receive one batch, then send the queued datagrams."""
         try:
-            if self._reading and (seen & (READABLE | HANGUP | ERROR) or self._arrived):
+            if self._reading and (seen & (states.READABLE | states.HANGUP | states.ERROR) or self._arrived):
                 self._receive()
-            if self._interest & WRITABLE and (seen == 0 or seen & (WRITABLE | HANGUP | ERROR)):
-                if self._handle_state == OPEN:
+            if self._interest & states.WRITABLE and (seen == 0 or seen & states.OUTGOING):
+                if self._handle_state == states.OPEN:
                     self._flush()
         except BaseException:
             # Received datagrams that were not delivered will cause no event.
-            if self._handle_state == OPEN and self._arrived:
+            if self._handle_state == states.OPEN and self._arrived:
                 self._run_again()
             raise
 
@@ -164,9 +155,9 @@ class Datagrams(IOHandle):
                 count = self._kernel.recv_datagrams(self._socket, self._arrived, self._batch)
             except Exception as error:
                 self._receive_refused(error)
-                count = EAGAIN
+                count = -errno.EAGAIN
             if count < 0:
-                if count != EAGAIN and count != EINTR:
+                if count != -errno.EAGAIN and count != -errno.EINTR:
                     self._receive_failed(-count)
                 return
             size = 0
@@ -215,7 +206,7 @@ class Datagrams(IOHandle):
         if self._held.streams:
             self._held.push_all()
         refused = False
-        for _ in range(WRITES_PER_EVENT):
+        for _ in range(limits.WRITES_PER_EVENT):
             if not self._queue:
                 break
             try:
@@ -230,7 +221,7 @@ class Datagrams(IOHandle):
                 waiting = self._unsent - sent * self._header
                 self._advance(sent)
                 self._count_sent(waiting - self._unsent)
-            elif sent == EAGAIN or sent == EINTR:
+            elif sent == -errno.EAGAIN or sent == -errno.EINTR:
                 break
             elif not self._tries_again(-sent):
                 self._datagram_failed(self._take_first(), -sent)
@@ -240,7 +231,7 @@ class Datagrams(IOHandle):
         if refused:
             return
         self._sent_some()
-        if self._handle_state == OPEN:
+        if self._handle_state == states.OPEN:
             self._update_interest()
 
     def _tries_again(self, code: int) -> bool:

@@ -1,15 +1,11 @@
 cimport cython
+from libc cimport errno
 
+from whorl.core cimport states
 from whorl.core.callback cimport call_in_context, current_context
 from whorl.core.handle cimport Handle
 from whorl.handles.datagrams.engine cimport Datagrams
 from whorl.handles.requests cimport RequestQueue, StreamRequest, contiguous
-
-cdef int OPEN
-cdef int ERROR
-cdef Py_ssize_t EAGAIN
-cdef Py_ssize_t EINTR
-cdef Py_ssize_t ENOBUFS
 
 
 cdef class UdpSend(StreamRequest):

@@ -12,10 +12,10 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from whorl.core import states
 from whorl.core.callback import call_in_context, current_context
 from whorl.core.handle import Handle
 from whorl.core.kernel.errors import check_result, os_error
-from whorl.core.states import Event, HandleState
 from whorl.handles.addresses import family_of, family_of_host
 from whorl.handles.datagrams.engine import Datagrams
 from whorl.handles.datagrams.multicast import membership, outgoing_interface, source_membership
@@ -31,11 +31,6 @@ if TYPE_CHECKING:
 
     Received: TypeAlias = Callable[[Any, bytes, Any, OSError | None], object]
 
-OPEN = int(HandleState.OPEN)
-ERROR = int(Event.ERROR)
-EAGAIN = -errno.EAGAIN
-EINTR = -errno.EINTR
-ENOBUFS = -errno.ENOBUFS
 
 _INTERNET = (socket.AF_INET, socket.AF_INET6)
 _IP_RECVERR, _IPV6_RECVERR = 11, 25  # Linux's numbers, which Python names only since 3.14
@@ -164,7 +159,7 @@ class UDP(Datagrams):
         return check_result(self._kernel.peer_name(self._sock))
 
     def _check_socket(self) -> None:
-        if self._sock is None or self._handle_state != OPEN:
+        if self._sock is None or self._handle_state != states.OPEN:
             raise os_error(errno.EBADF)
 
     def _ensure_socket(self, family: int) -> None:
@@ -240,7 +235,7 @@ class UDP(Datagrams):
         self._prepare(address)
         chunk = contiguous(data)
         request = new_send(self, callback)
-        result = EAGAIN
+        result = -errno.EAGAIN
         if not self._queue:
             self._held.push_all()
             result = self._kernel.send_datagram(self._socket, chunk, address)
@@ -250,7 +245,7 @@ class UDP(Datagrams):
         self._send_size += request._size
         if result >= 0:
             self._count_sent(request._size)
-        if result == EAGAIN or result == EINTR or result == ENOBUFS:
+        if result == -errno.EAGAIN or result == -errno.EINTR or result == -errno.ENOBUFS:
             self._enqueue(chunk, address, request)
         else:
             self._completed.push_completed(request, -result if result < 0 else 0)
@@ -305,7 +300,7 @@ class UDP(Datagrams):
 
     def _prepare(self, address: tuple[Any, ...] | None) -> None:
         """Check the address of a datagram, and make the socket if there is none."""
-        if self._handle_state != OPEN:
+        if self._handle_state != states.OPEN:
             raise os_error(errno.EBADF)
         if address is None:
             if not self._connected:
@@ -331,7 +326,7 @@ class UDP(Datagrams):
         self._run_again()
 
     def _tries_again(self, code: int) -> bool:
-        return code == -ENOBUFS
+        return code == errno.ENOBUFS
 
     def _drop_unsent(self) -> None:
         for datagram in self._queue[self._first :]:
@@ -423,15 +418,15 @@ class UDP(Datagrams):
 
     def _on_events(self, seen: int) -> None:
         try:
-            if seen & ERROR and self._reports_errors and self._reading:
+            if seen & states.ERROR and self._reports_errors and self._reading:
                 self._take_reports()
-            if self._handle_state == OPEN:
+            if self._handle_state == states.OPEN:
                 Datagrams._on_events(self, seen)
-            if self._handle_state == OPEN:
+            if self._handle_state == states.OPEN:
                 self._run_completed()
         except BaseException:
             # The rest must not wait for an event that may never come.
-            if self._handle_state == OPEN:
+            if self._handle_state == states.OPEN:
                 self._run_again()
             raise
 

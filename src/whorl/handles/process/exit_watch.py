@@ -7,14 +7,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from whorl.core.pollers.contract import IOHandle
-from whorl.core.states import Event
+from whorl.core.states import READABLE
 
 if TYPE_CHECKING:
     import subprocess
 
     from whorl.core.loop.loop import Loop
-
-READABLE = int(Event.READABLE)
 
 
 #: The exit code in Popen for a child that other code has reaped, as in asyncio.

@@ -1,6 +1,8 @@
 cimport cython
+from libc cimport errno
 from libc.stdint cimport int64_t
 
+from whorl.core cimport limits, states
 from whorl.core.callback cimport AbstractLoop, flag
 from whorl.core.figures cimport Counters
 from whorl.core.kernel.kernel cimport Kernel
@@ -8,24 +10,7 @@ from whorl.core.loop.held_writes cimport HeldWrites
 from whorl.core.loop.lifecycle cimport LoopLifecycle
 from whorl.core.pollers.contract cimport IOHandle, Poller
 
-cdef int OPEN
-cdef int READABLE
-cdef int WRITABLE
-cdef int DISCONNECT
-cdef int PRIORITIZED
-cdef int ERROR
-cdef int HANGUP
-cdef int ENDS
-cdef int INCOMING
-cdef int OUTGOING
 cdef int CUT_SHORT
-cdef Py_ssize_t EAGAIN
-cdef Py_ssize_t EINTR
-cdef Py_ssize_t ENOBUFS
-cdef Py_ssize_t LONG_READ
-cdef Py_ssize_t LONGEST_READ
-cdef Py_ssize_t READ_SIZE
-cdef int WRITES_PER_EVENT
 
 
 cdef class Stream(IOHandle):

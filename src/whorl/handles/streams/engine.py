@@ -21,9 +21,8 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING, Any
 
-from whorl.core.limits import LONG_READ, LONGEST_READ, READ_SIZE, WRITES_PER_EVENT
+from whorl.core import limits, states
 from whorl.core.pollers.contract import IOHandle
-from whorl.core.states import Event, HandleState
 
 try:
     import cython
@@ -65,22 +64,8 @@ if not cython.compiled:
             stream._loop._figures.counters.connections_closed += 1
 
 
-OPEN = int(HandleState.OPEN)
-READABLE = int(Event.READABLE)
-WRITABLE = int(Event.WRITABLE)
-DISCONNECT = int(Event.DISCONNECT)
-PRIORITIZED = int(Event.PRIORITIZED)
-ERROR = int(Event.ERROR)
-HANGUP = int(Event.HANGUP)
-# Kinds of events that mean the same here.
-ENDS = DISCONNECT | HANGUP | ERROR
-INCOMING = READABLE | PRIORITIZED | ENDS
-OUTGOING = WRITABLE | HANGUP | ERROR
 #: A flag in `_seen`: an interrupt cut a turn short between reading and writing. The next turn writes first.
 CUT_SHORT = 64
-EAGAIN = -errno.EAGAIN
-EINTR = -errno.EINTR
-ENOBUFS = -errno.ENOBUFS
 
 
 class Stream(IOHandle):
@@ -156,24 +141,24 @@ class Stream(IOHandle):
         """Let the poller watch for the events that the stream can use."""
         if self._edge:
             if not self._interest:
-                self._poller.add(self, READABLE | WRITABLE | DISCONNECT | PRIORITIZED)
+                self._poller.add(self, states.WATCHABLE)
             return
         wanted = 0
         if self._reading:
-            wanted |= READABLE
+            wanted |= states.READABLE
         if self._unsent:
-            wanted |= WRITABLE
+            wanted |= states.WRITABLE
         if wanted != self._interest:
             self._poller.modify(self, wanted)
 
     def _on_events(self, seen: int) -> None:
         """Read once, then write the unsent data."""
-        if seen & ENDS:
+        if seen & states.ENDS:
             self._hung_up = True
             self._peer_left()
-        if seen & PRIORITIZED:
+        if seen & states.PRIORITIZED:
             self._urgent = True
-        if seen & INCOMING:
+        if seen & states.INCOMING:
             self._more_to_read = True
         is_read = is_done = False
         waits = self._unsent > 0  # Data that is written during the read tries the kernel by itself.
@@ -183,16 +168,21 @@ class Stream(IOHandle):
             if self._reading and self._more_to_read:
                 self._read()
             is_read = True
-            if waits and self._unsent and (seen == 0 or seen & OUTGOING) and self._handle_state == OPEN:
+            if (
+                waits
+                and self._unsent
+                and (seen == 0 or seen & states.OUTGOING)
+                and self._handle_state == states.OPEN
+            ):
                 self._flush()
             is_done = True
         finally:  # `except` would cost each event a look at the exception that is being handled.
             if not is_done:
                 # An interrupt: the rest must not wait for an event that may not come again.
-                if not is_read and self._unsent and seen & OUTGOING:
+                if not is_read and self._unsent and seen & states.OUTGOING:
                     self._seen |= CUT_SHORT
                 self._run_again()
-        if self._edge and self._reading and self._more_to_read and self._handle_state == OPEN:
+        if self._edge and self._reading and self._more_to_read and self._handle_state == states.OPEN:
             self._run_again()
 
     def _run_again(self) -> None:
@@ -226,10 +216,10 @@ class Stream(IOHandle):
     def _read_limit(self) -> int:
         """Return the limit of the next read: a little more than the last read, if that was large."""
         last = self._last_read
-        if last < LONG_READ:
-            return READ_SIZE
-        limit = 2 * LONG_READ
-        while limit <= last and limit < LONGEST_READ:
+        if last < limits.LONG_READ:
+            return limits.READ_SIZE
+        limit = 2 * limits.LONG_READ
+        while limit <= last and limit < limits.LONGEST_READ:
             limit *= 2
         return limit
 
@@ -255,9 +245,9 @@ class Stream(IOHandle):
             count_read(self, result)
             if result < limit and not self._hung_up and not self._urgent:
                 self._more_to_read = False
-        elif result == EAGAIN:
+        elif result == -errno.EAGAIN:
             self._more_to_read = self._urgent = False
-        elif result != EINTR:
+        elif result != -errno.EINTR:
             self._more_to_read = result == 0  # The end stays readable for a reader that starts again.
             if result == 0:
                 self._end_arrived()
@@ -285,9 +275,9 @@ class Stream(IOHandle):
     def _queue_rest(self, data: Any, sent: int, size: int) -> int:
         """Queue the part that the kernel did not take; `sent` is the taken size or a negative error."""
         if sent < 0:
-            if sent != EAGAIN and sent != EINTR and sent != ENOBUFS:
+            if sent != -errno.EAGAIN and sent != -errno.EINTR and sent != -errno.ENOBUFS:
                 return sent
-            if sent != EAGAIN:
+            if sent != -errno.EAGAIN:
                 self._run_again()
             sent = 0
         elif sent:
@@ -333,18 +323,18 @@ class Stream(IOHandle):
         if self._held.streams:
             self._held.act(self)
         before = self._unsent
-        for _ in range(WRITES_PER_EVENT):
+        for _ in range(limits.WRITES_PER_EVENT):
             sent = self._send_first()
             if sent >= 0:
                 self._advance(sent)
                 if self._unsent == 0 or not self._edge:
                     break
-            elif sent == EAGAIN:
+            elif sent == -errno.EAGAIN:
                 break
-            elif sent != EINTR and sent != ENOBUFS:
+            elif sent != -errno.EINTR and sent != -errno.ENOBUFS:
                 self._write_failed(-sent)
                 return
-            elif sent == ENOBUFS:
+            elif sent == -errno.ENOBUFS:
                 self._run_again()
                 break
         else:

@@ -1,12 +1,10 @@
 cimport cython
 
+from whorl.core cimport limits, states
 from whorl.core.kernel.kernel cimport Kernel
 from whorl.core.loop.loop cimport Loop
 from whorl.core.pollers.contract cimport IOHandle, Poller
 from whorl.core.timers.timed_callback cimport TimedCallback
-
-cdef int READABLE
-cdef int ACCEPTS_PER_EVENT
 
 
 cdef class Listener(IOHandle):

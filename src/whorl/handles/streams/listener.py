@@ -12,16 +12,14 @@ import errno
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from whorl.core import limits, states
 from whorl.core.kernel.errors import CONNECTION_ERRORS
-from whorl.core.limits import ACCEPT_RETRY_DELAY_NS, ACCEPTS_PER_EVENT
 from whorl.core.pollers.contract import IOHandle
-from whorl.core.states import Event
 from whorl.core.timers.timed_callback import TimedCallback
 
 if TYPE_CHECKING:
     from whorl.core.loop.loop import Loop
 
-READABLE = int(Event.READABLE)
 WOULD_BLOCK = frozenset({errno.EAGAIN, errno.EWOULDBLOCK})
 EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 PASSING = CONNECTION_ERRORS | {errno.EINTR}
@@ -50,7 +48,7 @@ class Listener(IOHandle):
     def resume(self) -> None:
         """Accept connections."""
         if self._retry_timer is None and not self._interest:
-            self._poller.add(self, READABLE)
+            self._poller.add(self, states.READABLE)
 
     def pause(self) -> None:
         """Leave connections in the kernel."""
@@ -58,7 +56,7 @@ class Listener(IOHandle):
 
     def _on_events(self, seen: int) -> None:
         """Accept one connection; if there are more, the next turn brings the next, as in libuv."""
-        for _ in range(ACCEPTS_PER_EVENT):
+        for _ in range(limits.ACCEPTS_PER_EVENT):
             if not self._interest:
                 break
             answer = self._kernel.accept(self._sock)
@@ -88,7 +86,7 @@ class Listener(IOHandle):
         """Accept nothing for a while."""
         self.pause()
         loop: Loop = self._loop  # type: ignore[assignment]  # each loop is one
-        timer = TimedCallback(loop, loop.now() + ACCEPT_RETRY_DELAY_NS, None, self._retry, ())
+        timer = TimedCallback(loop, loop.now() + limits.ACCEPT_RETRY_DELAY_NS, None, self._retry, ())
         self._retry_timer = timer
         loop._schedule(timer)
         self._refused(code)

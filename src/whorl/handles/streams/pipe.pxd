@@ -1,3 +1,4 @@
+from whorl.core cimport states
 from whorl.core.pollers.contract cimport IOHandle
 from whorl.handles.streams.engine cimport Stream, count_sent
 from whorl.handles.requests cimport Connect, Write, new_write
@@ -5,8 +6,6 @@ from whorl.handles.requests cimport contiguous
 from whorl.handles.streams.stream_handle cimport StreamHandle
 from whorl.handles.streams.tcp cimport TCP
 from whorl.handles.datagrams.udp cimport UDP
-
-cdef int OPEN
 
 
 cdef class Pipe(StreamHandle):

@@ -13,10 +13,11 @@ import stat
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from whorl.core import states
 from whorl.core.kernel.errors import check_result, os_error
 from whorl.core.limits import MESSAGE_SIZE
 from whorl.core.pollers.contract import IOHandle
-from whorl.core.states import Event, HandleState
+from whorl.core.states import Event
 from whorl.handles.datagrams.udp import UDP
 from whorl.handles.requests import Connect, Write, contiguous, new_write
 from whorl.handles.streams.engine import Stream
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 
     from whorl.core.loop.loop import Loop
 
-OPEN = int(HandleState.OPEN)
 
 # struct sockaddr_un: a path ends with a zero byte, an abstract name does not.
 LONGEST_PATH = 107
@@ -195,7 +195,7 @@ class Pipe(StreamHandle):
             self._flush()
             if not self._unsent:
                 self._run_again()  # to call back
-            elif self._handle_state == OPEN:
+            elif self._handle_state == states.OPEN:
                 self._update_interest()
         return request
 

@@ -1,7 +1,9 @@
 cimport cython
 
+from libc cimport errno
 from libc.stdint cimport int64_t
 
+from whorl.core cimport limits, states
 from whorl.core.callback cimport call_with_three, call_with_two, current_context
 from whorl.core.handle cimport Handle
 from whorl.handles.streams.listener cimport Listener
@@ -9,15 +11,6 @@ from whorl.handles.requests cimport (
     Connect, RequestQueue, Shutdown, StreamRequest, Write, contiguous, new_write, recycle_write
 )
 from whorl.handles.streams.engine cimport Stream, count_opened, count_sent
-
-cdef int OPEN
-cdef int READABLE
-cdef int WRITABLE
-cdef int ERROR
-cdef int HANGUP
-cdef Py_ssize_t EAGAIN
-cdef Py_ssize_t EINTR
-cdef Py_ssize_t READ_SIZE
 
 
 cdef class StreamHandle(Stream):

@@ -17,11 +17,10 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from whorl.core import limits, states
 from whorl.core.callback import current_context
 from whorl.core.handle import Handle
 from whorl.core.kernel.errors import check_result, os_error
-from whorl.core.limits import READ_SIZE
-from whorl.core.states import Event, HandleState
 from whorl.handles.requests import (
     Connect,
     RequestQueue,
@@ -48,14 +47,6 @@ if TYPE_CHECKING:
 
 if not cython.compiled:
     from whorl.handles.streams.engine import count_opened, count_sent
-
-OPEN = int(HandleState.OPEN)
-READABLE = int(Event.READABLE)
-WRITABLE = int(Event.WRITABLE)
-ERROR = int(Event.ERROR)
-HANGUP = int(Event.HANGUP)
-EAGAIN = -errno.EAGAIN
-EINTR = -errno.EINTR
 
 
 class StreamHandle(Stream):
@@ -125,7 +116,7 @@ class StreamHandle(Stream):
 
     def is_readable(self) -> bool:
         """Return whether reading can be started (libuv: ``uv_is_readable``)."""
-        return self._readable and self._handle_state == OPEN
+        return self._readable and self._handle_state == states.OPEN
 
     def _read(self) -> None:
         if self._get_buffer is None:
@@ -136,8 +127,8 @@ class StreamHandle(Stream):
     def _read_into(self) -> None:
         """Read once into the caller's memory."""
         try:
-            buffer = memoryview(call_with_two(self._read_context, self._get_buffer, self, READ_SIZE))
-            if self._handle_state != OPEN or not self._reading:
+            buffer = memoryview(call_with_two(self._read_context, self._get_buffer, self, limits.READ_SIZE))
+            if self._handle_state != states.OPEN or not self._reading:
                 return
             if not buffer.nbytes:
                 self._stop_reading()
@@ -165,7 +156,7 @@ class StreamHandle(Stream):
         self._end_reading(None)
 
     def _note_read(self, result: int, limit: int) -> None:
-        if result < 0 and result != EAGAIN and result != EINTR:
+        if result < 0 and result != -errno.EAGAIN and result != -errno.EINTR:
             self._read_failed(-result)
         else:
             Stream._note_read(self, result, limit)
@@ -176,7 +167,7 @@ class StreamHandle(Stream):
         try:
             call_with_three(self._read_context, self._read_callback, self, b"", os_error(code))
         finally:
-            if self._handle_state == OPEN:
+            if self._handle_state == states.OPEN:
                 self._stop_reading()
                 self._deactivate()
 
@@ -261,7 +252,7 @@ class StreamHandle(Stream):
 
     def is_writable(self) -> bool:
         """Return whether something can be written (libuv: ``uv_is_writable``)."""
-        return self._writable and self._handle_state == OPEN
+        return self._writable and self._handle_state == states.OPEN
 
     @property
     def write_queue_size(self) -> int:
@@ -269,7 +260,7 @@ class StreamHandle(Stream):
         return self._unsent
 
     def _check_writable(self) -> None:
-        if self._handle_state != OPEN or self._fd < 0:
+        if self._handle_state != states.OPEN or self._fd < 0:
             raise os_error(errno.EBADF)
         if not self._writable:
             raise os_error(errno.EPIPE)
@@ -291,8 +282,8 @@ class StreamHandle(Stream):
         self._sent_total += unsent  # It goes on after the failed write.
         self._take_out(unsent)
         self._completed.push_completed(request, code)
-        if self._interest & WRITABLE:
-            self._poller.modify(self, self._interest & ~WRITABLE)
+        if self._interest & states.WRITABLE:
+            self._poller.modify(self, self._interest & ~states.WRITABLE)
         self._run_again()
 
     # Connecting.
@@ -321,7 +312,7 @@ class StreamHandle(Stream):
         """End the connect request with its result, if there is one by now."""
         code = self._delayed_error
         if not code:
-            if not seen & (WRITABLE | ERROR | HANGUP):
+            if not seen & states.OUTGOING:
                 return
             code = self._kernel.socket_error(self._sock)
         request, self._connect_request = self._connect_request, None
@@ -418,7 +409,7 @@ class StreamHandle(Stream):
 
         The handle itself works as before: its calls never block on sockets, only on pipes and terminals.
         """
-        if self._handle_state != OPEN or self._fd < 0:
+        if self._handle_state != states.OPEN or self._fd < 0:
             raise os_error(errno.EBADF)
         check_result(self._kernel.set_blocking(self._fd, bool(blocking)))
 
@@ -431,7 +422,7 @@ class StreamHandle(Stream):
         return self._buffer_size(socket.SO_RCVBUF, size)
 
     def _buffer_size(self, option: int, size: int | None) -> int:
-        if self._handle_state != OPEN or self._sock is None:
+        if self._handle_state != states.OPEN or self._sock is None:
             raise os_error(errno.EBADF)
         if size is not None:
             check_result(self._kernel.set_option(self._sock, socket.SOL_SOCKET, option, size))
@@ -441,7 +432,7 @@ class StreamHandle(Stream):
 
     def _update_interest(self) -> None:
         if self._connect_request is not None and not self._edge:
-            self._poller.modify(self, WRITABLE)
+            self._poller.modify(self, states.WRITABLE)
         else:
             Stream._update_interest(self)
 
@@ -457,11 +448,11 @@ class StreamHandle(Stream):
             seen = self._seen
             self._seen = 0
             self._queued = False
-            if self._handle_state == OPEN and seen:
+            if self._handle_state == states.OPEN and seen:
                 self._on_events(seen)
         elif self._is_pending:
             self._is_pending = False
-            if self._handle_state == OPEN:
+            if self._handle_state == states.OPEN:
                 self._on_events(0)
 
     def _on_events(self, seen: int) -> None:
@@ -469,24 +460,24 @@ class StreamHandle(Stream):
             self._react(seen)
         except BaseException:
             # The rest must not wait for an event that may never come.
-            if self._handle_state == OPEN:
+            if self._handle_state == states.OPEN:
                 self._run_again()
             raise
 
     def _react(self, seen: int) -> None:
         """Do what the events allow; without events, call back for the finished requests."""
         if seen:
-            seen &= self._interest | ERROR | HANGUP
-            if seen == ERROR or seen == HANGUP:
+            seen &= self._interest | states.ERROR | states.HANGUP
+            if seen == states.ERROR or seen == states.HANGUP:
                 seen |= self._interest  # It came alone: reading or writing will find the error.
             if not seen:
                 return
         if self._connect_request is not None:
             self._finish_connect(seen)
             return
-        if self._reading and seen & (READABLE | ERROR | HANGUP):
+        if self._reading and seen & (states.READABLE | states.ERROR | states.HANGUP):
             self._read()
-        if self._handle_state == OPEN and (seen == 0 or seen & (WRITABLE | ERROR | HANGUP)):
+        if self._handle_state == states.OPEN and (seen == 0 or seen & states.OUTGOING):
             if self._unsent:
                 self._flush()
             self._settle()
@@ -496,7 +487,7 @@ class StreamHandle(Stream):
         self._complete_writes()
         if self._completed._size:
             self._run_completed()
-        if self._shutdown_request is not None and not self._unsent and self._handle_state == OPEN:
+        if self._shutdown_request is not None and not self._unsent and self._handle_state == states.OPEN:
             self._shut()
 
     def _complete_writes(self) -> None:

@@ -2,13 +2,12 @@ from libc.stdint cimport int64_t
 
 cimport cython
 
+from whorl.core cimport states
 from whorl.core.callback cimport call_with_one, current_context
 from whorl.core.handle cimport Handle
 from whorl.core.loop.execution cimport put_async, taken_async
 from whorl.core.loop.loop cimport Loop
 from whorl.core.threads cimport barrier, shared_flag
-
-cdef int OPEN
 
 
 @cython.locals(index=Py_ssize_t)

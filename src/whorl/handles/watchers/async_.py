@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from whorl.core import states
 from whorl.core.callback import current_context
 from whorl.core.handle import Handle
-from whorl.core.states import HandleState
 
 try:
     import cython
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from typing import Self
 
     from whorl.core.loop.loop import Loop
-
-OPEN = int(HandleState.OPEN)
 
 
 def put_last(handles: dict[Any, None], waiting: list[Any], first: int) -> None:
@@ -55,7 +53,7 @@ class Async(Handle):
         changes made before it. After `close` this does nothing, so a thread may come late.
         """
         barrier()  # The call that clears `_sent` either sees what was stored before, or this sees it cleared.
-        if self._handle_state == OPEN and not self._sent:
+        if self._handle_state == states.OPEN and not self._sent:
             self._sent = True
             loop: Any = self._loop
             loop._async_sent(self)
@@ -98,7 +96,7 @@ class Async(Handle):
     def _call(self) -> None:
         self._sent = False  # before the call, so that a send during the call causes another one
         barrier()
-        if self._handle_state == OPEN and self._callback is not None:
+        if self._handle_state == states.OPEN and self._callback is not None:
             call_with_one(self._context, self._callback, self)
 
     def _release(self) -> None:

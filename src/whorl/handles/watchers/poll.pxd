@@ -1,12 +1,7 @@
+from whorl.core cimport states
 from whorl.core.callback cimport call_in_context, current_context
 from whorl.core.pollers.contract cimport IOHandle, Poller
 
-cdef int CLOSED
-cdef int READABLE
-cdef int PRIORITIZED
-cdef int ERROR
-cdef int HANGUP
-cdef int WATCHABLE
 cdef tuple EVENT_SETS
 
 

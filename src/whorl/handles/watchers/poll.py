@@ -6,10 +6,11 @@ import errno
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
+from whorl.core import states
 from whorl.core.callback import call_in_context, current_context
 from whorl.core.kernel.errors import os_error
 from whorl.core.pollers.contract import IOHandle
-from whorl.core.states import Event, HandleState
+from whorl.core.states import Event
 
 if TYPE_CHECKING:
     from typing import Self
@@ -22,13 +23,7 @@ if TYPE_CHECKING:
         def fileno(self) -> int: ...
 
 
-CLOSED = int(HandleState.CLOSED)
-READABLE = int(Event.READABLE)
-PRIORITIZED = int(Event.PRIORITIZED)
-ERROR = int(Event.ERROR)
-HANGUP = int(Event.HANGUP)
-WATCHABLE = int(Event.READABLE | Event.WRITABLE | Event.DISCONNECT | Event.PRIORITIZED)
-EVENT_SETS = tuple(Event(number) for number in range(WATCHABLE + 1))
+EVENT_SETS = tuple(Event(number) for number in range(states.WATCHABLE + 1))
 
 
 class Poll(IOHandle):
@@ -48,14 +43,14 @@ class Poll(IOHandle):
             self._check_descriptor()
         except BaseException:
             loop._mark_internal(self)
-            self._handle_state = CLOSED
+            self._handle_state = states.CLOSED
             raise
 
     def _check_descriptor(self) -> None:
         """Find out whether the descriptor can be watched, and make it non-blocking."""
         if self._fd < 0:
             raise os_error(errno.EBADF)
-        self._poller.add(self, READABLE)
+        self._poller.add(self, states.READABLE)
         self._poller.remove(self)
         loop: Loop = self._loop  # type: ignore[assignment]  # each loop is one
         result = loop._kernel.set_blocking(self._fd, False)
@@ -73,7 +68,7 @@ class Poll(IOHandle):
         self._check_open()
         if not callable(callback):
             raise TypeError(f"a callable object was expected by start(), got {callback!r}")
-        if events & ~WATCHABLE:
+        if events & ~states.WATCHABLE:
             raise ValueError(f"cannot watch for {events!r}")
         self._seen = 0
         if not events:
@@ -93,18 +88,18 @@ class Poll(IOHandle):
 
     def _on_events(self, seen: int) -> None:
         # An error or a hang-up may come alone; it counts as all events of the interest.
-        seen &= self._interest | ERROR | HANGUP
-        if seen == ERROR or seen == HANGUP:
+        seen &= self._interest | states.ERROR | states.HANGUP
+        if seen == states.ERROR or seen == states.HANGUP:
             seen |= self._interest
         callback, context = self._callback, self._context
         if callback is None:
             return
         # Some files report an error together with urgent data and mean the latter (sysfs).
-        if seen & ERROR and not seen & PRIORITIZED:
+        if seen & states.ERROR and not seen & states.PRIORITIZED:
             self.stop()
             call_in_context(context, callback, (self, EVENT_SETS[0], os_error(errno.EBADF)))
-        elif seen & WATCHABLE:
-            call_in_context(context, callback, (self, EVENT_SETS[seen & WATCHABLE], None))
+        elif seen & states.WATCHABLE:
+            call_in_context(context, callback, (self, EVENT_SETS[seen & states.WATCHABLE], None))
 
     def _release(self) -> None:
         self.stop()

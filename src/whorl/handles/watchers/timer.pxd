@@ -2,12 +2,11 @@ from libc.stdint cimport INT64_MAX, int64_t
 
 cimport cython
 
+from whorl.core cimport limits
 from whorl.core.callback cimport call_with_one, current_context
 from whorl.core.handle cimport Handle
 from whorl.core.loop.loop cimport Loop
 from whorl.core.timers.timed_callback cimport TimedCallback
-
-cdef int64_t NEVER_NS
 
 
 cdef extern from "Python.h":

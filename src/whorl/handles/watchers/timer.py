@@ -6,9 +6,9 @@ import errno
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from whorl.core import limits
 from whorl.core.callback import current_context
 from whorl.core.handle import Handle
-from whorl.core.limits import NEVER_NS
 from whorl.core.timers.timed_callback import TimedCallback
 
 try:
@@ -123,7 +123,9 @@ class Timer(Handle):
         if entry is None:
             self._entry = entry = new_entry(self)
         now_ns: int = loop._now_ns
-        deadline = now_ns + timeout_ns if now_ns <= 0 or timeout_ns < NEVER_NS - now_ns else NEVER_NS
+        deadline = (
+            now_ns + timeout_ns if now_ns <= 0 or timeout_ns < limits.NEVER_NS - now_ns else limits.NEVER_NS
+        )
         entry._deadline_ns = deadline
         entry._seconds = deadline / 1e9
         entry._callback = self._callback
@@ -179,4 +181,4 @@ if not cython.compiled:
 
     def within_64_bits(value: int) -> int:
         """Return the number, or the nearest that 64 bits hold."""
-        return max(-NEVER_NS, min(value, NEVER_NS))
+        return max(-limits.NEVER_NS, min(value, limits.NEVER_NS))

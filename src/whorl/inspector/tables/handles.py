@@ -22,15 +22,13 @@ from whorl.core.handle import Handle
 from whorl.core.kernel.kernel import Kernel
 from whorl.core.loop.wakeup import SignalPipe, Wakeup
 from whorl.core.pollers.contract import IOHandle
-from whorl.core.states import Event
+from whorl.core.states import READABLE, WRITABLE
 from whorl.handles.datagrams.engine import Datagrams
 from whorl.handles.process.exit_watch import ExitWatch
 from whorl.handles.streams.engine import Stream
 from whorl.inspector.tables.wording import address, function_name, shown, type_name
 
-READABLE = int(Event.READABLE)
-WRITABLE = int(Event.WRITABLE)
-STATES = ("open", "closing", "lost", "closed")  # in the order of `TransportState`
+STATES = ("open", "closing", "lost", "closed")  # in the order of `aio/transports/states`
 ATTEMPTS = 10
 
 _TRANSPORTS = (BaseTransport, DatagramEndpoint, TLSStream)

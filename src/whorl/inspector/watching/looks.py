@@ -33,17 +33,17 @@ HAS_NATIVE = bool(cython.compiled)
 
 if not cython.compiled:
     from whorl.core.figures import place_of
+    from whorl.core.recording import layout
     from whorl.core.recording.loop_recorder import LoopRecorder
-    from whorl.core.recording.slot import CALL_BEGAN
     from whorl.core.threads import HAS_GIL
 
     def call_began_in(recorder: LoopRecorder) -> int:
         """Return when the call began that runs; 0: none runs."""
-        return int(recorder._fields[CALL_BEGAN])
+        return int(recorder._fields[layout.CALL_BEGAN])
 
     def call_name_in(recorder: LoopRecorder) -> int:
         """Return the number of that call's name."""
-        return int(recorder._fields[CALL_BEGAN + 1])
+        return int(recorder._fields[layout.CALL_NAME])
 
     def native_start(threshold_ns: int, interval_ns: int, reads_stacks: bool) -> int:
         """Start the native thread; uncompiled, there is none."""

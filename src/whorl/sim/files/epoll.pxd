@@ -4,8 +4,7 @@ cimport cython
 
 from whorl.sim.files.file cimport File, Watcher
 
-cdef int64_t ALWAYS
-cdef int64_t EPOLLET
+cdef int64_t ALWAYS, EPOLLET
 cdef int EPOLLIN
 
 

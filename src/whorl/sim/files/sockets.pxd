@@ -5,15 +5,7 @@ cimport cython
 from whorl.sim.files.channel cimport Channel
 from whorl.sim.files.file cimport File
 
-cdef int AF_INET6
-cdef int EPOLLERR
-cdef int EPOLLHUP
-cdef int EPOLLIN
-cdef int EPOLLOUT
-cdef int EPOLLRDHUP
-cdef int BOTH
-cdef int READING
-cdef int WRITING
+cdef int AF_INET6, EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLRDHUP, BOTH, READING, WRITING
 
 
 cdef class SocketFile(File):

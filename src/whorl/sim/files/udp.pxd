@@ -8,20 +8,10 @@ from whorl.sim.wire.line cimport Line
 from whorl.sim.wire.ports cimport is_ipv6, nearest, plain
 from whorl.sim.wire.timeline cimport Event
 
-cdef int AF_INET6
-cdef int EPOLLERR
-cdef int EPOLLIN
-cdef int EPOLLOUT
-cdef int EPOLLHUP
-cdef int EPOLLRDHUP
-cdef int BOTH
-cdef int READING
-cdef int WRITING
+cdef int AF_INET6, EPOLLERR, EPOLLIN, EPOLLOUT, EPOLLHUP, EPOLLRDHUP, BOTH, READING, WRITING
 cdef object AGAIN
 cdef int64_t BUFFER
-cdef Py_ssize_t _ALWAYS_FITS
-cdef Py_ssize_t _LARGEST
-cdef Py_ssize_t _LARGEST_PACKET
+cdef Py_ssize_t _ALWAYS_FITS, _LARGEST, _LARGEST_PACKET
 
 
 cdef class DatagramFile(SocketFile):

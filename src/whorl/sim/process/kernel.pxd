@@ -1,6 +1,7 @@
 cimport cython
 from libc.stdint cimport int64_t, uint32_t
 
+from whorl.core cimport limits
 from whorl.core.kernel.datagrams cimport DatagramSocket, receive_by_object, send_by_object
 from whorl.core.kernel.kernel cimport EventBatch
 from whorl.sim.chance.decisions cimport Stream
@@ -9,11 +10,8 @@ from whorl.sim.files.file cimport DescriptorTable, File
 from whorl.sim.files.udp cimport DatagramFile, UdpSocket
 from whorl.sim.process.file_calls cimport DiskCalls
 
-cdef int64_t AGAIN
-cdef Py_ssize_t READ_SIZE
-cdef int64_t _LAST_PORT
+cdef int64_t AGAIN, _LAST_PORT
 cdef tuple _NOTHING
-cdef int EVENTS_PER_POLL
 
 cdef int _only_again(int64_t code) except? -65536
 cdef bint _is_numeric(DatagramFile file, object address) except -1

@@ -11,8 +11,8 @@ import os
 import socket
 from typing import TYPE_CHECKING, Any
 
+from whorl.core import limits
 from whorl.core.kernel.datagrams import receive_by_object, send_by_object
-from whorl.core.limits import EVENTS_PER_POLL, READ_SIZE, WRITE_VECTORS
 from whorl.sim.files.disk_file import DiskFile
 from whorl.sim.files.epoll import Epoll, Watch
 from whorl.sim.files.file import AGAIN, FIRST_FD, Counter, DescriptorTable, File
@@ -130,7 +130,7 @@ class SimKernel(DiskCalls):
         if not epoll.ready:
             self._add_call("epoll_wait", _NOTHING)
             return 0
-        found = epoll.collect(EVENTS_PER_POLL)
+        found = epoll.collect(limits.EVENTS_PER_POLL)
         if len(found) > 1:
             found = self._in_some_order(found)
         noted = []
@@ -252,7 +252,7 @@ class SimKernel(DiskCalls):
     def send_many(self, fd: int, chunks: list[bytes], first: int, offset: int) -> int:
         if not (0 <= first < len(chunks) and 0 <= offset <= len(chunks[first])):
             return -errno.EINVAL
-        return self.send(fd, b"".join(chunks[first : first + WRITE_VECTORS]), offset)
+        return self.send(fd, b"".join(chunks[first : first + limits.WRITE_VECTORS]), offset)
 
     def read(self, fd: int, limit: int) -> bytes | int:
         return self.recv(fd, limit)
@@ -392,7 +392,7 @@ class SimKernel(DiskCalls):
         if isinstance(received, int):
             return _only_again(received)
         data, address = received
-        into.append(data if len(data) <= READ_SIZE else data[:READ_SIZE])
+        into.append(data if len(data) <= limits.READ_SIZE else data[: limits.READ_SIZE])
         into.append(address)
         return 1
 

@@ -5,9 +5,7 @@ cimport cython
 from whorl.sim.wire.ports cimport PortTable
 from whorl.sim.wire.timeline cimport Event, Timeline
 
-cdef int64_t BOOT_NS
-cdef int64_t EPOCH_NS
-cdef int64_t FREE_LOOKS
+cdef int64_t BOOT_NS, EPOCH_NS, FREE_LOOKS
 
 
 cdef class HostClock:

@@ -5,9 +5,7 @@ cimport cython
 from whorl.sim.chance.decisions cimport Stream
 
 
-cdef int64_t REORDER_SPANS
-cdef int64_t SECOND
-cdef int64_t _LAST_STEP
+cdef int64_t REORDER_SPANS, SECOND, _LAST_STEP
 
 
 cdef class Line:

@@ -8,18 +8,10 @@ from whorl.sim.files.epoll cimport Epoll
 from whorl.sim.wire.clock cimport HostClock
 from whorl.sim.wire.timeline cimport Timeline
 
-cdef int NONE
-cdef int GRID
-cdef int EDGE
-cdef int64_t MILLISECOND
-cdef int64_t NEVER
-cdef int64_t STANDSTILL
-cdef int64_t EDGE_SPAN
+cdef int NONE, GRID, EDGE
+cdef int64_t MILLISECOND, NEVER, STANDSTILL, EDGE_SPAN
 cdef Py_ssize_t EDGES
-cdef int64_t CPU_STEPS
-cdef int64_t RANDOM_STEP
-cdef int64_t LOOK_TURNS
-cdef int64_t COLLECT_TURNS
+cdef int64_t CPU_STEPS, RANDOM_STEP, LOOK_TURNS, COLLECT_TURNS
 
 
 cdef class HostTurns(HostClock):
