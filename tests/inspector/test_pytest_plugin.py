@@ -98,7 +98,7 @@ def test_many():
 """
     code, output = run(tmp_path, "--whorl-max-stall=100ms", "-k", "many", more=more)
     assert code == 1, output
-    assert "callbacks of one iteration" in output, output
+    assert "callbacks of one iteration, most of all busy (test_it.py:" in output, output
 
 
 def test_a_mark_comes_before_the_option(tmp_path: Path) -> None:

@@ -227,7 +227,6 @@ def test_a_nested_run_that_sleeps_does_not_stall(inspect: Inspect) -> None:
     assert stalls_of(inspect(threshold=THRESHOLD), lambda: inside(0.2, gc.isenabled)) == []
 
 
-@pytest.mark.xfail(strict=False, reason="a defect: beside an idle processor they may seem to be one")
 @pytest.mark.gil("the watchdog sees whole batches without it")
 def test_many_short_callbacks_of_one_turn_are_one_stall(inspect: Inspect) -> None:
     inspected = inspect(threshold=THRESHOLD)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+import threading
+import time
 from typing import Any
 
 import pytest
 
 import whorl
-from whorl.inspector.watching import looker, threads
+from whorl.inspector.watching import looker, looks, threads
 from whorl.inspector.watching.reports import Reports
 from whorl.inspector.watching.turns import Turns
 from whorl.inspector.watching.watched import (
@@ -15,6 +18,7 @@ from whorl.inspector.watching.watched import (
     Shares,
     Usage,
     WatchedLoop,
+    lock_kept,
     usage_between,
     was_lock_kept,
 )
@@ -62,6 +66,34 @@ def test_sleep_in_a_system_call_is_no_wait_for_the_watchdogs_lock(
     assert watched.shares(300 * MS, has_ended=True).own_ns == own * MS
 
 
+@pytest.mark.skipif(not looks.HAS_NATIVE, reason="uncompiled, each file gives up the lock")
+@pytest.mark.gil("there is no lock to give up")
+def test_a_look_at_a_thread_does_not_give_up_the_lock() -> None:
+    """Else its callbacks go on between two things that a look sees."""
+    rounds, is_over, former = [0], threading.Event(), sys.getswitchinterval()
+
+    def run() -> None:
+        while not is_over.is_set():
+            rounds[0] += 1
+            time.sleep(0)
+
+    sys.setswitchinterval(60)  # Nobody takes the lock from a thread that keeps it.
+    try:
+        thread = threading.Thread(target=run)
+        thread.start()
+        times = threads.Times(thread.native_id or 0)
+        time.sleep(0.001)
+        before = rounds[0]
+        for _ in range(500):
+            assert times.read()[0] is not None
+            assert threads.is_runnable(times.thread) is not None
+        assert rounds[0] == before
+    finally:
+        is_over.set()
+        sys.setswitchinterval(former)
+        thread.join()
+
+
 def test_times_between_two_looks_are_before_the_moment_as_far_as_there_is_room() -> None:
     earlier, latest = Usage(0, 0, 0, 0), Usage(20, 30, 0, 0)
     # The loop ran until the callback began, 15 after the look, and that slept for 10.
@@ -92,6 +124,18 @@ def test_time_in_which_others_had_the_processor_does_not_tell_who_had_the_lock(
     watched.lock_kept_ns = kept * MS
     shares = Shares(None, None if starved is None else starved * MS, None, 0, 0)
     assert was_lock_kept(watched, 300 * MS, shares) is most
+
+
+@pytest.mark.parametrize(
+    ("ran", "starved", "watchdogs", "kept"),
+    [(80, 0, 0, 60), (80, 0, 45, 0), (60, 20, 0, 40), (0, 0, 0, 60), (0, 0, 40, 0), (35, 45, 0, 0)],
+)
+def test_lock_was_kept_while_the_watchdog_waited_for_it_and_for_no_processor(
+    ran: int, starved: int, watchdogs: int, kept: int
+) -> None:
+    earlier = Usage(100 * MS, 100 * MS, 100 * MS, 0)
+    latest = Usage((100 + ran) * MS, (100 + starved) * MS, (100 + watchdogs) * MS, 0)
+    assert lock_kept(earlier, latest, 20 * MS, 60 * MS) == kept * MS
 
 
 @pytest.mark.parametrize(("starved", "reason"), [(160, "gil held"), (0, "running")])

@@ -8,7 +8,6 @@ as waiting while the thread is ready to run.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 
@@ -55,10 +54,10 @@ class Looker:
 
     def forget(self) -> None:
         """Begin without a thread."""
-        self.thread_number = 0  # of the watchdog's thread
-        self.times: threads.Times | None = None  # of that thread
+        self.times: threads.Times | None = None  # of the watchdog's thread
         self._looker_starved = 0  # how long that thread has waited for a processor, by its last look
         self.due_ns = 0  # when that thread was to look; 0: at once
+        self.began_ns = 0  # when it began to: it had waited for the interpreter's lock until then
         self.starved = 0
 
     def close(self) -> None:
@@ -72,7 +71,7 @@ class Looker:
         watched.handler = watched.handler_in(loop, True) if progress is not None and progress[4] else None
         is_idle = progress is None or (progress[4] and watched.handler is None)
         now = time.monotonic_ns()
-        is_late = self._late_by(now, watched.looked_ns) >= LOCK_WAIT_NS
+        is_late = self.began_ns - max(watched.looked_ns, self.due_ns) >= LOCK_WAIT_NS
         if loop is not None and is_idle and progress == before and not is_late and watched.turn is None:
             watched.looked_ns = now
             watched.notes.clear()
@@ -91,7 +90,9 @@ class Looker:
         if progress != seen:
             watched.handler = None  # It has returned meanwhile.
         looked, watched.looked_ns = watched.looked_ns, now
-        kept = lock_kept(earlier, watched.latest, self._late_by(now, looked))
+        asked_ns, then = watched.asked or (looked, earlier)
+        due_ns = max(looked, asked_ns, self.due_ns)
+        kept = lock_kept(then, watched.latest, due_ns - asked_ns, self.began_ns - due_ns)
         active = watched.count_active(loop, now - looked)
         (aways, calls), watched.long_ones = (
             watched.long_ones,
@@ -155,10 +156,6 @@ class Looker:
             watched, loop, watched.progress, earlier, looked, now, self.starved, kept, unseen_ns
         ):
             self.starved += 1
-
-    def _late_by(self, now: int, looked: int) -> int:
-        """Return how late the watchdog's thread is; another thread that looks is not."""
-        return now - max(looked, self.due_ns) if threading.get_native_id() == self.thread_number else 0
 
     def _is_away(self, loop: Loop | None, now: int) -> bool:
         """Return whether a loop has been away from its poll for as long as the threshold."""

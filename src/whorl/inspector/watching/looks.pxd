@@ -14,10 +14,13 @@ cdef extern from "whorl/inspector/watching/native.h":
     void native_forked "whorl_native_forked"() noexcept
     int native_watch "WHORL_NATIVE_WATCH"(LoopState state, Loop loop, int thread, int times) noexcept
     void native_unwatch "whorl_native_unwatch"(int place) noexcept
+    object native_times "whorl_native_times"(int thread, int times)
+    object native_file "whorl_native_file"(int thread, object name)
     object native_stack "whorl_native_stack"(int thread, int times)
     int64_t native_rest "whorl_native_rest"(int64_t until_ns) noexcept
     void native_wake "whorl_native_wake"() noexcept
     object native_before "whorl_native_before"(int place)
+    object native_asked "whorl_native_asked"(int place)
     void native_beat "whorl_native_beat"(bint looks) noexcept
     int native_record "whorl_native_record"(object memory) except -1
     void native_clear "whorl_native_clear"() noexcept
@@ -53,10 +56,13 @@ cpdef object stop_native()
 cpdef object forget_native()
 cpdef object watch(Loop loop, int thread, int times)
 cpdef object unwatch(int place)
+cpdef object times(int thread, int fd)
+cpdef object file(int thread, str name)
 cpdef object stack(int thread, int times)
 cpdef object rest(int64_t until_ns)
 cpdef object wake()
 cpdef object before(int place)
+cpdef object asked(int place)
 cpdef object beat(bint looks)
 cpdef object record(object memory)
 cpdef object clear_recorded()

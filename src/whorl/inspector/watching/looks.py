@@ -65,6 +65,12 @@ if not cython.compiled:
     def native_unwatch(place: int) -> None:
         """Let the native thread look at a loop no more."""
 
+    def native_times(thread: int, times: int) -> Any:
+        """Return how long a thread has run and waited, without giving up the lock; -1: not known."""
+
+    def native_file(thread: int, name: str) -> Any:
+        """Return the text of a file about a thread, without giving up the lock."""
+
     def native_stack(thread: int, times: int) -> str:
         """Return the stack of a thread, read from outside; uncompiled, none is."""
         return ""
@@ -78,6 +84,10 @@ if not cython.compiled:
 
     def native_before(place: int) -> Any:
         """Return the native thread's last look before what a loop does; uncompiled, there is none."""
+        return None
+
+    def native_asked(place: int) -> Any:
+        """Return when the native thread woke the Python thread for a loop; uncompiled, there is none."""
         return None
 
     def native_beat(looks: bool) -> None:
@@ -209,6 +219,20 @@ def unwatch(place: int) -> None:
     native_unwatch(place)
 
 
+def times(thread: int, fd: int) -> tuple[int, int]:
+    """Return how long a thread has run, and has waited for a processor; -1: the system does not tell.
+
+    `fd` is the descriptor of its `schedstat` or -1. The interpreter's lock is not given up meanwhile.
+    """
+    ran, starved = native_times(thread, fd)
+    return ran, starved
+
+
+def file(thread: int, name: str) -> str:
+    """Return the text of a small file of `/proc` about a thread, without giving up the lock; or ""."""
+    return str(native_file(thread, name))
+
+
 def stack(thread: int, times: int) -> str:
     """Return the stack of a thread as `faulthandler` writes one; empty if it could not be taken.
 
@@ -241,6 +265,15 @@ def before(place: int) -> Look | None:
         return None
     when, is_turning, progress, active, ran, starved = look
     return when, progress if is_turning else None, active, ran, starved
+
+
+def asked(place: int) -> tuple[int, int, int] | None:
+    """Return when the native thread woke the Python thread for a loop, and the times of its thread then.
+
+    The times are those that a look has; the next call returns None unless it was woken again.
+    """
+    moment = native_asked(place)
+    return None if moment is None else tuple(moment)
 
 
 def beat(looks: bool) -> None:

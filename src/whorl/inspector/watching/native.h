@@ -54,6 +54,7 @@ typedef struct {
     whorl_look latest, before; /* the last look, and the last one before `since` */
     whorl_look handed;         /* that one of the first activity for which the Python thread was woken */
     int is_handed;             /* whether it has not taken that yet */
+    whorl_look asked;          /* when the Python thread, which slept, was woken for it; `when` is 0: it was not */
 } whorl_place;
 
 typedef struct {
@@ -155,21 +156,20 @@ static void whorl_native_note(int index, whorl_place *place, int64_t now) {
     whorl_native_record_note(place, note);
 }
 
-/* Read the times of a loop's thread (`threads.Times`). Python's functions need the interpreter's lock. */
-static void whorl_native_read_times(const whorl_place *place, whorl_look *look) {
-    struct timespec ran;
+/* Read how long a thread has run, and how long it has waited for a processor; -1: the system does not tell.
+   `times` is the descriptor of its schedstat or -1. Python's functions need the interpreter's lock. */
+static void whorl_native_read_times(int thread, int times, int64_t *ran, int64_t *starved) {
+    struct timespec clock;
     char text[100], *next;
-    int64_t began, waited;
-    ssize_t got = place->times < 0 ? -1 : pread(place->times, text, sizeof text - 1, 0);
+    ssize_t got = times < 0 ? -1 : pread(times, text, sizeof text - 1, 0);
     text[got > 0 ? got : 0] = 0;
-    began = strtoll(text, &next, 10);
-    waited = strtoll(next, &next, 10);
+    *ran = strtoll(text, &next, 10);
+    *starved = strtoll(next, &next, 10);
     if (strtoll(next, NULL, 10) == 0) /* the slices; without CONFIG_SCHED_INFO all are 0 */
-        began = waited = -1;
-    look->ran = clock_gettime((clockid_t)(~(unsigned)place->thread << 3 | 6), &ran) == 0
-                    ? (int64_t)ran.tv_sec * 1000000000 + ran.tv_nsec
-                    : began;
-    look->starved = waited;
+        *ran = *starved = -1;
+    /* The clock of another thread's processor time (man 3 clock_getcpuclockid; here for one thread). */
+    if (clock_gettime((clockid_t)(~(unsigned)thread << 3 | 6), &clock) == 0)
+        *ran = (int64_t)clock.tv_sec * 1000000000 + clock.tv_nsec;
 }
 
 /* Look at a loop's numbers. As above. */
@@ -189,7 +189,7 @@ static whorl_look whorl_native_numbers(const whorl_place *place, int64_t now) {
         look.ran = former->ran; /* It sleeps as before. */
         look.starved = former->starved;
     } else
-        whorl_native_read_times(place, &look);
+        whorl_native_read_times(place->thread, place->times, &look.ran, &look.starved);
     return look;
 }
 
@@ -235,6 +235,8 @@ static int64_t whorl_native_look(int index, int64_t now, int is_blind) {
             place->is_handed = 1;
         }
         place->told = now;
+        if (whorl_native.woken == 0)
+            place->asked = look;
         whorl_native_tell(now);
     }
     if (is_blind && now - place->earliest >= place->next) {
@@ -374,6 +376,24 @@ static void whorl_native_unwatch(int place) {
     pthread_mutex_unlock(&whorl_native.mutex);
 }
 
+/* Return these times as a tuple. Python's functions give up the interpreter's lock for each file, and Python's
+   code gives it back after 5 ms only: what is seen before and after would be of two moments. */
+static PyObject *whorl_native_times(int thread, int times) {
+    int64_t ran, starved;
+    whorl_native_read_times(thread, times, &ran, &starved);
+    return Py_BuildValue("(LL)", (long long)ran, (long long)starved);
+}
+
+/* Return the text of a small file about a thread of this process, empty if it cannot be read. As above. */
+static PyObject *whorl_native_file(int thread, PyObject *name) {
+    char text[512];
+    const char *file = PyUnicode_AsUTF8(name);
+    if (file == NULL)
+        return NULL;
+    whorl_native_read(thread, file, text, sizeof text);
+    return PyUnicode_DecodeASCII(text, (Py_ssize_t)strlen(text), "replace");
+}
+
 /* Read the stack of a thread so often; return the last one as text, empty if it could not be taken. Other
    threads of Python's go on meanwhile. Python can read frames only with the interpreter's lock. */
 static PyObject *whorl_native_stack(int thread, int times) {
@@ -437,6 +457,21 @@ static PyObject *whorl_native_before(int index) {
                          (long long)look.callbacks, (long long)look.idle, 0, (long long)look.sleep_began,
                          (long long)look.poll_ended, (long long)look.active, (long long)look.ran,
                          (long long)look.starved);
+}
+
+/* Return when the Python thread was woken for a loop, and the times of the loop's thread then; or None. The
+   native thread made that look. */
+static PyObject *whorl_native_asked(int index) {
+    whorl_look look = {0};
+    if (index >= 0 && index < WHORL_PLACES) {
+        pthread_mutex_lock(&whorl_native.mutex);
+        look = whorl_native.places[index].asked;
+        whorl_native.places[index].asked.when = 0;
+        pthread_mutex_unlock(&whorl_native.mutex);
+    }
+    if (look.when == 0)
+        return Py_NewRef(Py_None);
+    return Py_BuildValue("(LLL)", (long long)look.when, (long long)look.ran, (long long)look.starved);
 }
 
 /* Write into a recording from now on; None: write nowhere. The thread writes while Python's threads cannot.

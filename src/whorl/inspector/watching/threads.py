@@ -10,6 +10,7 @@ import socket
 import time
 
 from whorl.inspector.tables.wording import address
+from whorl.inspector.watching import looks
 from whorl.inspector.watching.text import shown
 
 LONGEST_PATH = 256
@@ -61,7 +62,7 @@ SYSTEM_CALLS = _names()
 
 
 class Times:
-    """The times of one thread. The file stays open: each call may wait for the interpreter's lock.
+    """The times of one thread. The file stays open: the native thread reads it, too.
 
     It is closed with the last reference: until then, a thread may be reading it.
     """
@@ -81,6 +82,9 @@ class Times:
 
     def read(self) -> tuple[int | None, int | None]:
         """Return how long the thread has run, and how long it has waited for a processor, in nanoseconds."""
+        if looks.HAS_NATIVE:
+            run_ns, starved_ns = looks.times(self.thread, self.fd)
+            return None if run_ns < 0 else run_ns, None if starved_ns < 0 else starved_ns
         try:
             fields = os.pread(self.fd, 100, 0).split() if self.fd >= 0 else []
         except OSError:  # The thread has ended.
@@ -163,6 +167,8 @@ def _path_at(address: int) -> str | None:
 
 
 def _text_of(thread: int, name: str) -> str:
+    if looks.HAS_NATIVE:
+        return looks.file(thread, name)
     try:
         fd = os.open(f"/proc/self/task/{thread}/{name}", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

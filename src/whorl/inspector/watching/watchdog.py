@@ -269,8 +269,7 @@ class Watchdog:
     def _run(self) -> None:
         """Look until told to end: the thread."""
         end = self._end
-        self._looker.thread_number = threading.get_native_id()
-        self._looker.times = threads.Times(self._looker.thread_number)
+        self._looker.times = threads.Times(threading.get_native_id())
         while self._is_on and self._end is end:
             try:
                 self._look_and_pause(end)
@@ -280,6 +279,7 @@ class Watchdog:
             looks.beat(False)
 
     def _look_and_pause(self, end: Any) -> None:
+        self._looker.began_ns = time.monotonic_ns()  # What it waits for from here on is not the lock.
         try:
             is_awake = self.look()
         except Exception as error:

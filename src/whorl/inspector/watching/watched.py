@@ -77,6 +77,7 @@ class WatchedLoop:
         self.place: int = -1  # of the native thread
         self.last_place: int = -1  # the same, also when the loop is gone
         self.last_look: looks.Look | None = None  # of the native thread, if the loop is gone
+        self.asked: tuple[int, Usage] | None = None  # when it woke the Python thread for this, and the times then
         self.key: Key | None = None  # None unless the loop was awake at the last look
         self.progress: looks.Progress | None = None  # at the last look
         self.figures: Any = looks.figures_of(loop)  # outlive the loop
@@ -145,17 +146,23 @@ class WatchedLoop:
 
         While a stall lasts, or a signal handler, the Python thread itself looks often.
         """
+        asked = looks.asked(self.place)
+        self.asked = None if asked is None else (asked[0], self._usage_by(*asked[1:], asked[0], collector))
         look = self.last_look if self.place < 0 else looks.before(self.place)
         lasts = self.stall is not None or self.is_starving or self.handler is not None
         if look is None or look[0] <= self.looked_ns or lasts:
             return
         self.looked_ns, self.progress, self.active_ns, ran, starved = look
         self.key = None
-        self.latest = Usage(
+        self.latest = self._usage_by(ran, starved, self.looked_ns, collector)
+
+    def _usage_by(self, ran: int, starved: int, at_ns: int, collector: CollectionTimes) -> Usage:
+        """Return the times that a look of the native thread's has."""
+        return Usage(
             None if ran < 0 else ran,
             None if starved < 0 else starved,
             self.latest.looker_starved_ns,
-            collector.total_ns(self.thread, self.looked_ns),
+            collector.total_ns(self.thread, at_ns),
         )
 
     def count_active(self, loop: Loop | None, most: int) -> int:
@@ -279,20 +286,21 @@ def usage_between(earlier: Usage, latest: Usage, after_ns: int, awake_ns: int, a
     )
 
 
-def lock_kept(earlier: Usage, latest: Usage, late_ns: int) -> int:
+def lock_kept(earlier: Usage, latest: Usage, before_ns: int, late_ns: int) -> int:
     """Return how long C code kept the interpreter's lock before a look that is so late, as far as is known.
 
     Python's code hands the lock over when the watchdog has waited for 5 ms. If the loop's thread has run for
-    much longer meanwhile, it was in C code.
+    much longer meanwhile, it was in C code. The look was to be `before_ns` after the earlier times.
     """
     if late_ns < LOCK_WAIT_NS:
         return 0
     ran = starved = 0
     if earlier.ran_ns is not None and latest.ran_ns is not None:
-        ran = min(latest.ran_ns - earlier.ran_ns, late_ns)
+        ran = min(latest.ran_ns - earlier.ran_ns - before_ns, late_ns)  # at least, since then
     if earlier.starved_ns is not None and latest.starved_ns is not None:
         starved = latest.starved_ns - earlier.starved_ns  # perhaps with the lock
-    kept = max(ran, late_ns - starved - (latest.looker_starved_ns - earlier.looker_starved_ns))
+    waited = late_ns - (latest.looker_starved_ns - earlier.looker_starved_ns)  # else for a processor itself
+    kept = min(waited, max(ran, waited - starved))
     return kept if kept >= LOCK_WAIT_NS else 0
 
 
