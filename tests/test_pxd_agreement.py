@@ -269,6 +269,19 @@ def test_no_function_is_declared_to_be_asked_for_exceptions_after_each_call(sour
 
 
 @EACH
+def test_compiled_classes_have_no_slots(source: Source) -> None:
+    """Their attributes stand in the `.pxd`. asyncio looks into the class of a future for one."""
+    classes = [node for node in source.tree.body if isinstance(node, ast.ClassDef)]
+    slotted = {
+        node.name
+        for node in classes
+        for line in node.body
+        if isinstance(line, ast.Assign) and ast.unparse(line.targets[0]) == "__slots__"
+    }
+    assert slotted & set(declarations(source).classes) <= {"Future"}
+
+
+@EACH
 def test_compiled_modules_have_no_coroutines(source: Source) -> None:
     """A compiled coroutine is none for `inspect`, and its frames have no lines."""
     assert [node.name for node in ast.walk(source.tree) if isinstance(node, ast.AsyncFunctionDef)] == []

@@ -54,7 +54,7 @@ typedef struct {
     whorl_look latest, before; /* the last look, and the last one before `since` */
     whorl_look handed;         /* that one of the first activity for which the Python thread was woken */
     int is_handed;             /* whether it has not taken that yet */
-    whorl_look asked;          /* when the Python thread, which slept, was woken for it; `when` is 0: it was not */
+    whorl_look asked;          /* when the sleeping Python thread was woken for it; `when` is 0: it was not */
 } whorl_place;
 
 typedef struct {
@@ -376,8 +376,8 @@ static void whorl_native_unwatch(int place) {
     pthread_mutex_unlock(&whorl_native.mutex);
 }
 
-/* Return these times as a tuple. Python's functions give up the interpreter's lock for each file, and Python's
-   code gives it back after 5 ms only: what is seen before and after would be of two moments. */
+/* Return these times as a tuple. Python's functions give up the interpreter's lock for each file, and other
+   threads keep it for 5 ms: what is seen before and after would be of two moments. */
 static PyObject *whorl_native_times(int thread, int times) {
     int64_t ran, starved;
     whorl_native_read_times(thread, times, &ran, &starved);

@@ -77,7 +77,7 @@ class WatchedLoop:
         self.place: int = -1  # of the native thread
         self.last_place: int = -1  # the same, also when the loop is gone
         self.last_look: looks.Look | None = None  # of the native thread, if the loop is gone
-        self.asked: tuple[int, Usage] | None = None  # when it woke the Python thread for this, and the times then
+        self.asked: tuple[int, Usage] | None = None  # when it woke the Python thread for this, and the times
         self.key: Key | None = None  # None unless the loop was awake at the last look
         self.progress: looks.Progress | None = None  # at the last look
         self.figures: Any = looks.figures_of(loop)  # outlive the loop
