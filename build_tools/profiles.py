@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -30,6 +31,12 @@ def record(tree: Path) -> None:
     for path in extensions.recordings(modules).values():
         path.unlink(missing_ok=True)
     environment = {**os.environ, **extensions.counting(), "PYTHONPATH": str(tree), "WHORL_BUILD": "compiled"}
+    with tempfile.TemporaryDirectory(prefix="whorl-") as folder:
+        _run_loads({**environment, "TMPDIR": folder})
+    keep(modules)
+
+
+def _run_loads(environment: dict[str, str]) -> None:
     programs = [["-m", "build_tools.training"], *([str(ROOT / "examples" / name)] for name in EXAMPLES)]
     simulated = ["-m", "build_tools.training", "simulated"]
     for program in (*programs, simulated):
@@ -39,7 +46,6 @@ def record(tree: Path) -> None:
         answer = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
         if answer.returncode:
             raise BuildError(f"{' '.join(command)}\n{answer.stdout}{answer.stderr}")
-    keep(modules)
 
 
 def keep(modules: Sequence[Module]) -> None:

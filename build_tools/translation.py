@@ -14,9 +14,10 @@ import traceback
 from collections.abc import Iterator
 from typing import Any
 
-from Cython.Compiler import Main, Options
+from Cython.Compiler import Errors, Main, Options
 
 cython: Any = Main
+errors: Any = Errors
 read_directive: Any = Options.parse_directive_value
 
 
@@ -27,10 +28,15 @@ def main() -> int:
     options = {**cython.default_options, "compiler_directives": directives, "include_path": asked["folders"]}
     gc.disable()
     context = cython.Context.from_options(cython.CompilationOptions(options))
+    errors.open_listing_file(
+        None
+    )  # They go to standard error, and are counted. No child would see them again.
     for name in asked["modules"]:
         context.find_module(name)
+    if errors.get_errors_count():
+        return 1
     waiting = sorted(asked["wanted"].items())
-    running: set[int] = set()
+    running: dict[int, str] = {}
     failed = False
     while waiting or running:
         if waiting and len(running) < (os.cpu_count() or 1):
@@ -38,11 +44,13 @@ def main() -> int:
             pid = os.fork()
             if not pid:
                 _translate(context, name, source, cython.CompilationOptions(options, output_file=target))
-            running.add(pid)
+            running[pid] = name
         else:
             pid, status = os.wait()
-            running.discard(pid)
-            failed = failed or status != 0
+            name = running.pop(pid)
+            if status:
+                print(f"{name}: exit code {os.waitstatus_to_exitcode(status)}", file=sys.stderr, flush=True)
+                failed = True
     return int(failed)
 
 

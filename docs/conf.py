@@ -7,6 +7,7 @@ pages gets the contents at the side. The reference is written into `docs/referen
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,8 @@ def setup(app: Any) -> None:
 
 def write_reference(app: Any) -> None:
     folder = ROOT / "docs" / "reference" / "api"
-    folder.mkdir(exist_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
     for name, text in reference.pages_of_reference().items():
         (folder / f"{name}.rst").write_text(text, encoding="utf-8")
 

@@ -331,6 +331,16 @@ def test_the_loads_of_a_profile_run_simulated_worlds_with_the_gil(
     assert [words for words in ran if "gil=1" in words] == ([] if has_gil else [simulated])
 
 
+def test_the_loads_of_a_profile_are_the_cases_of_the_bench() -> None:
+    check = "from build_tools import training as t; print(len(t.of_the_bench()), len(t.watched()))"
+    answer = subprocess.run(
+        [sys.executable, "-c", check], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    loads, watched = map(int, answer.stdout.split())
+    assert loads > 20
+    assert watched == 5
+
+
 @pytest.mark.slow
 @builds_anew
 @needs_cython
@@ -379,6 +389,15 @@ def test_build_error_names_every_module_that_cannot_be_compiled(folder: Path) ->
         extensions.build(compiled_modules(folder), "release")
     assert "whorl.shapes" in str(caught.value)
     assert "whorl.square" in str(caught.value)
+
+
+@needs_cython
+@pytest.mark.parametrize("line", ["cdef class Broken\n", "cdef nosuchtype thing\n"])
+def test_error_in_a_pxd_ends_the_build_and_names_the_file(folder: Path, line: str) -> None:
+    with (folder / "whorl/shapes.pxd").open("a") as declarations:
+        declarations.write(line)
+    with pytest.raises(extensions.BuildError, match=r"whorl/shapes\.pxd:"):
+        extensions.build(compiled_modules(folder), "release")
 
 
 def wheel(folder: Path, **environment: str) -> tuple[subprocess.CompletedProcess[str], list[str]]:

@@ -202,9 +202,9 @@ def test_view_without_textual_is_plain_and_says_how_to_install_it(
 ) -> None:
     from whorl.inspector import view_commands as commands
 
-    monkeypatch.setitem(sys.modules, "textual", None)
     monkeypatch.delitem(sys.modules, "whorl.inspector.views.live", raising=False)
-    monkeypatch.setitem(sys.modules, "textual.app", None)
+    for name in ("textual", "textual.app", "rich", "rich.text"):  # Textual brings Rich.
+        monkeypatch.setitem(sys.modules, name, None)
     for stream in (sys.stdin, sys.stdout):
         monkeypatch.setattr(stream, "isatty", lambda: True)
     shown: list[float] = []

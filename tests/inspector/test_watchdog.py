@@ -227,6 +227,7 @@ def test_a_nested_run_that_sleeps_does_not_stall(inspect: Inspect) -> None:
     assert stalls_of(inspect(threshold=THRESHOLD), lambda: inside(0.2, gc.isenabled)) == []
 
 
+@pytest.mark.xfail(not whorl.compiled, strict=False, reason="uncompiled, each look gives up the lock")
 @pytest.mark.gil("the watchdog sees whole batches without it")
 def test_many_short_callbacks_of_one_turn_are_one_stall(inspect: Inspect) -> None:
     inspected = inspect(threshold=THRESHOLD)

@@ -12,29 +12,36 @@ def test_many_polls_in_a_row_that_find_nothing_let_turns_skip_theirs() -> None:
         assert not skips.is_possible
         skips.found_nothing()
     assert skips.is_possible
-    assert not skips.take_single()
-    assert all(skips.count_skip() for _ in range(TURNS_WITHOUT_POLL))
-    assert not skips.count_skip()
+    assert not skips.is_single
 
 
 def test_poll_that_finds_nothing_again_allows_as_many_skips_again() -> None:
     skips = PollSkips()
     for _ in range(EMPTY_POLLS_BEFORE_SKIP):
         skips.found_nothing()
-    while skips.count_skip():
-        pass
+    skips.skipped = TURNS_WITHOUT_POLL
     skips.found_nothing()
     assert skips.is_possible
-    assert skips.count_skip()
+    assert skips.skipped == 0
 
 
 def test_wakeup_lets_one_turn_skip_its_poll() -> None:
     skips = PollSkips()
     skips.found_wakeup()
     assert skips.is_possible
-    assert skips.take_single()
+    assert skips.is_single
+    skips.expect_events()
     assert not skips.is_possible
-    assert not skips.take_single()
+    assert not skips.is_single
+
+
+def test_wakeup_that_no_turn_used_does_not_end_later_skips() -> None:
+    skips = PollSkips()
+    skips.found_wakeup()
+    for _ in range(EMPTY_POLLS_BEFORE_SKIP):
+        skips.found_nothing()
+    assert skips.is_possible
+    assert not skips.is_single
 
 
 def test_handle_that_takes_the_only_event_lets_one_turn_skip_its_poll() -> None:
@@ -43,7 +50,7 @@ def test_handle_that_takes_the_only_event_lets_one_turn_skip_its_poll() -> None:
     assert not skips.is_possible, "there were several events, or no sleep"
     skips.found_one_event()
     skips.event_taken()
-    assert skips.take_single()
+    assert skips.is_single
 
 
 def test_sent_data_lets_the_next_turn_poll() -> None:
@@ -52,7 +59,7 @@ def test_sent_data_lets_the_next_turn_poll() -> None:
     skips.event_taken()
     skips.expect_events()
     assert not skips.is_possible
-    assert not skips.take_single()
+    assert not skips.is_single
     for _ in range(EMPTY_POLLS_BEFORE_SKIP):
         skips.found_nothing()
     skips.expect_events()

@@ -55,7 +55,7 @@ def test_look_up_of_a_name_is_named_and_counted() -> None:
         found = next(figures for figures in tasks(loop) if figures.id == id(task))
         assert found.waits_for is not None
         assert found.waits_for.kind == "lookup"
-        how = r"for \d+\.\d m?s" if whorl.compiled else "in a thread of an executor"
+        how = r"for \d+(\.\d)? (µs|ms|s)" if whorl.compiled else "in a thread of an executor"
         assert re.fullmatch(f"a look-up of localhost {how}", found.waits_for.text)
         if whorl.compiled:  # A thread of the executor may have answered already.
             assert loop.metrics().jobs_running == 1

@@ -76,8 +76,7 @@ cdef class LoopExecution(LoopState):
     cdef object _run_observed_batch(self, list batch, list queue)
     cdef bint _observes_batch(self) except -1
     cdef int _count_batch(self, Py_ssize_t size) except -1
-    @cython.locals(rest=Py_ssize_t)
-    cdef object _end_batch(self, list batch, Py_ssize_t done, list queue)
+    cdef object _batch_ended(self, Py_ssize_t rest)
     @cython.locals(recorder=LoopRecorder)
     cdef object _run_step(self, object context, object called, object argument)
     @cython.locals(held=HeldWrites)

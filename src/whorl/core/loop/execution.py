@@ -263,9 +263,12 @@ class LoopExecution(LoopState):
                 except BaseException as error:
                     self._report_callback_error(entry, error)
         finally:
+            if done < size:
+                queue[:0] = batch[done:]
+            empty(batch)
             if not cython.compiled:
                 entry = None  # A traceback may keep this frame, which must not keep a failed task.
-            self._end_batch(batch, done, queue)
+            self._batch_ended(size - done)
 
     def _run_observed_batch(self, batch: list[Any], queue: list[Any]) -> None:
         """Do what `_run_batch` does, and let an observer follow each callback."""
@@ -299,11 +302,14 @@ class LoopExecution(LoopState):
                     self._report_callback_error(entry, error)
                     observer.error_reported()
         finally:
-            if observer is not None:
-                observer.batch_ended()
+            if done < size:
+                queue[:0] = batch[done:]
+            empty(batch)
             if not cython.compiled:
                 entry = None
-            self._end_batch(batch, done, queue)
+            if observer is not None:
+                observer.batch_ended()
+            self._batch_ended(size - done)
 
     def _observes_batch(self) -> bool:
         """Return whether something follows each callback of a batch that begins now."""
@@ -314,13 +320,9 @@ class LoopExecution(LoopState):
         self._callbacks = self._callbacks + size
         note(self._figures, states.BATCH, size)
 
-    def _end_batch(self, batch: list[Any], done: int, queue: list[Any]) -> None:
-        """Empty a batch, and let its entries from `done` on go to `queue`, as an error ends the run."""
-        rest = len(batch) - done
-        if rest > 0:
-            self._callbacks = self._callbacks - rest
-            queue[:0] = batch[done:]
-        empty(batch)
+    def _batch_ended(self, rest: int) -> None:
+        """Note the end of a batch, of which so many entries have not run."""
+        self._callbacks = self._callbacks - rest
         self._held.batch_ended()
 
     def _run_step(self, context: Any, called: Any, argument: Any) -> None:
@@ -377,7 +379,8 @@ class BatchObserver:
     def __init__(self) -> None:
         self._loop: Any = None
         self._recorder: LoopRecorder | None = None  # None: nothing to end, also after an interrupt
-        self.is_instrumented = self._is_timed = False
+        self.is_instrumented: bool = False
+        self._is_timed = False
 
     def batch_begins(self, loop: LoopExecution) -> None:
         """Note that the first callback is about to begin."""

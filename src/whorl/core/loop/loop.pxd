@@ -12,6 +12,7 @@ from whorl.core.loop.lifecycle cimport LoopLifecycle
 from whorl.core.loop.state cimport begin_sleep, end_sleep
 from whorl.core.loop.wakeup cimport run_signal_handlers
 from whorl.core.pollers.contract cimport IOHandle
+from whorl.core.pollers.skips cimport PollSkips
 from whorl.core.recording.loop_recorder cimport LoopRecorder, end_turn
 from whorl.core.recording.steps cimport may_step, stepped_by
 from whorl.core.threads cimport seen_flag
@@ -63,9 +64,8 @@ cdef class Loop(LoopLifecycle):
     cdef Py_ssize_t _sleep(self, int64_t timeout_ns, list into) except -1
     @cython.locals(recorder=LoopRecorder)
     cdef object _run_interrupting_handlers(self)
-    @cython.locals(since=int64_t, is_single=bint, timers=TimerHeap)
+    @cython.locals(since=int64_t, is_single=bint, skips=PollSkips, timers=TimerHeap)
     cdef bint _skip_poll(self) except -1
-    cdef int64_t _since_poll(self, bint is_single) except? -2
     cdef int _note_away(self, int64_t until) except -1
     cdef object _poll_and_collect(self)
     cdef int64_t _turn_timeout(self) except -2

@@ -501,9 +501,13 @@ class Loop(LoopLifecycle):
 
         The timers need the clock only if one of them could be due by now.
         """
-        is_single = self._poller.skips.take_single()
+        skips = self._poller.skips
+        is_single = skips.is_single
+        if is_single:
+            skips.expect_events()  # from the next turn on
         if (
-            self._stopping
+            skips.skipped >= limits.TURNS_WITHOUT_POLL
+            or self._stopping
             or self._time_replaced
             or self._pending
             or self._idle_handles
@@ -512,9 +516,15 @@ class Loop(LoopLifecycle):
             or self._closing_handles
         ):
             return False
-        since = self._since_poll(is_single)
-        if not 0 <= since <= limits.LONGEST_WITHOUT_POLL_NS or not self._poller.skips.count_skip():
+        if is_single:  # Nobody knew at the poll that one would be skipped, so no ticks were read.
+            since = self._kernel.now() - self._poll_ended
+        elif self._recorder is not None and not self._recorder._in_call:
+            since = self._recorder._last_ns - self._poll_ended  # It knows when the last callback ended.
+        else:
+            since = ticks_of(self) - skips.polled_at
+        if not 0 <= since <= limits.LONGEST_WITHOUT_POLL_NS:
             return False
+        skips.skipped = skips.skipped + 1
         if self._inbox or self._has_sent_async:
             self._drain_inbox(self._ready_queue)
         timers = self._timer_queue
@@ -522,14 +532,6 @@ class Loop(LoopLifecycle):
             self._now_ns = self._kernel.now()
             self._collect_timers(self._ready_queue)
         return True
-
-    def _since_poll(self, is_single: bool) -> int:
-        """Return how long ago the last poll ended, by what is known already if possible, in nanoseconds."""
-        if is_single:  # Nobody knew at the poll that one would be skipped, so no ticks were read.
-            return self._kernel.now() - self._poll_ended
-        if self._recorder is not None and not self._recorder._in_call:
-            return self._recorder._last_ns - self._poll_ended  # when the last callback ended
-        return ticks_of(self) - self._poller.skips.polled_at
 
     # The timeout of a turn's poll.
 

@@ -28,7 +28,7 @@ code runs inside `poll`.
   `renew` lets the poller go on there, with a kernel object of its own.
 * `skips` knows which polls a busy loop may skip. The poller reports what its polls found. Code that watches
   another descriptor, or sends data that may come back to this loop, expects events. A poller that reports
-  nothing is polled in every turn.
+  nothing is polled in every turn. `Poller.__init__` makes it.
 
 Errors of the kernel are raised as `OSError`. A new kernel interface is one more small module.
 """
@@ -117,7 +117,7 @@ class Poller:
         self.edge_triggered: bool = False  # whether it can report each change once
         self.can_keep_idle_watches: bool = False  # whether a watch may stay for a while when no task waits
         self.can_spin: bool = False  # whether `Kernel.spin_ns` has an effect
-        self.skips = PollSkips()
+        self.skips: PollSkips = PollSkips()
         self._table: list[Any] = []  # the handles that are watched, by descriptor from `_first` on
         self._first = 0
 

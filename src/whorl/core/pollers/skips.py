@@ -21,28 +21,28 @@ class PollSkips:
     def __init__(self) -> None:
         self.is_possible: bool = False  # whether the next turn may skip its poll
         self.polled_at: int = 0  # when the last poll ended after which skips were possible, in ticks
+        self.is_single: bool = False  # whether only the next turn may skip
+        self.skipped: int = 0  # the turns without a poll since the last one
         self._empty_polls = 0  # in a row, counted up to EMPTY_POLLS_BEFORE_SKIP
-        self._is_single = False  # whether only the next turn may skip
         self._has_one_event = False  # whether the last poll slept, and found one event
-        self._skipped = 0  # the turns without a poll since the last one
 
     def expect_events(self) -> None:
         """Let the next turns poll: events may come at any time."""
-        self.is_possible = self._is_single = self._has_one_event = False
+        self.is_possible = self.is_single = self._has_one_event = False
         self._empty_polls = 0
 
     def found_nothing(self) -> None:
         """Note a poll that did not sleep and found nothing."""
-        self._has_one_event = False
-        self._skipped = 0
+        self.is_single = self._has_one_event = False
+        self.skipped = 0
         if self._empty_polls < limits.EMPTY_POLLS_BEFORE_SKIP:
             self._empty_polls += 1
         self.is_possible = self._empty_polls == limits.EMPTY_POLLS_BEFORE_SKIP
 
     def found_wakeup(self) -> None:
         """Note a sleep that found an event, but nothing for a handle to do."""
-        self.is_possible = self._is_single = True
-        self._skipped = 0
+        self.is_possible = self.is_single = True
+        self.skipped = 0
 
     def found_one_event(self) -> None:
         """Note a sleep that found one event."""
@@ -53,15 +53,3 @@ class PollSkips:
         if self._has_one_event:
             self._has_one_event = False
             self.found_wakeup()
-
-    def take_single(self) -> bool:
-        """Return whether only this turn may skip its poll; the next one polls."""
-        is_single = self._is_single
-        if is_single:
-            self.is_possible = self._is_single = False
-        return is_single
-
-    def count_skip(self) -> bool:
-        """Count a turn that skips its poll, and return whether that was not one too many."""
-        self._skipped += 1
-        return self._skipped <= limits.TURNS_WITHOUT_POLL

@@ -45,7 +45,7 @@ NARROWEST = 8
 WIDEST = 80
 
 #: The extras that bring the libraries of a command.
-EXTRAS = {"prometheus_client": "prometheus", "textual": "top"}
+EXTRAS = {"prometheus_client": "prometheus", "rich": "top", "textual": "top"}
 
 Row = TypeVar("Row")
 

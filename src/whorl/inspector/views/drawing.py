@@ -105,13 +105,13 @@ def overview(pictures: Sequence[ProcessPicture], width: int, most_ended: int | N
             line("Start one with WHORL_INSPECT=1 python service.py, or by whorl run --inspect service.py,"),
             line("or let whorl attach PID begin in one that runs (Python 3.14 and newer)."),
         ]
-    filled = max(6, min(20, (width - 59) // 2))
-    program = width - 54 - filled
+    filled = max(6, min(20, (width - 60) // 2))
+    program = width - 55 - filled
     heads = f"{'PID':>7} {left('PROGRAM', program)} LOOP {left('BUSY', filled + 5)}"
     found = [
         line(
             Piece(
-                f"{heads} {'CALLS/S':>7} {'IN/S':>7} {'OUT/S':>7} {'AWAY':>10}",
+                f"{heads} {'CALLS/S':>7} {'IN/S':>7} {'OUT/S':>7} {'AWAY':>11}",
                 "head",
             )
         )
@@ -164,7 +164,7 @@ def _busy(loop: LoopPicture, columns: int) -> tuple[Piece, ...]:
 
 def _rates(loop: LoopPicture) -> str:
     moved = f"{right(size(loop.bytes_in), 7)} {right(size(loop.bytes_out), 7)}"
-    return f" {number(loop.callbacks):>7} {moved} {right(duration(loop.away.recent.max), 10)}"
+    return f" {number(loop.callbacks):>7} {moved} {right(duration(loop.away.recent.max), 11)}"
 
 
 def _end(process: ProcessPicture) -> str:
@@ -244,7 +244,7 @@ def _choice(process: ProcessPicture, chosen: int, width: int) -> list[Line]:
     loops = [loop for loop in process.loops if loop.state != "closed"]
     if len(loops) < 2:
         return []
-    filled = max(6, min(20, (width - 59) // 2))
+    filled = max(6, min(20, (width - 60) // 2))
     return [
         line(
             f"  loop {loop.loop:<3} {left(loop.state, 8)} ",

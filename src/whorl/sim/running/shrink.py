@@ -46,13 +46,17 @@ class Failure:
     seed: int
     finding: Finding
     tape: Tape
-    options: RunOptions = field(default_factory=RunOptions, repr=False)
+    options: RunOptions = field(default_factory=RunOptions, repr=False)  #: a mapping of them will do
     moments: Mapping[Place, Any] = field(default_factory=dict, repr=False)
     story: list[str] = field(default_factory=list, repr=False)
     log: list[str] = field(default_factory=list, repr=False)
     runs: int = 0  #: how many runs shrinking took
     random_words: int = 0  #: as `Result` has them
     random_calls: int = 0
+
+    def __post_init__(self) -> None:
+        options: Any = self.options
+        self.options = options if isinstance(options, RunOptions) else RunOptions(**options)
 
     @staticmethod
     def of(result: Result[Any], options: RunOptions | Mapping[str, Any], key: Any = None) -> Failure:

@@ -83,7 +83,7 @@ class RunOptions:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "allow", frozenset(self.allow))
-        if isinstance(self.faults, str) and self.faults not in PROFILES:
+        if not isinstance(self.faults, Faults) and self.faults not in PROFILES:
             raise ValueError(f"there is no profile {self.faults!r}; there are {', '.join(PROFILES)}")
         if self.stall_s is not None and not 0 < self.stall_s < NEVER / SECOND:
             raise ValueError(f"stall_s must be a positive number of seconds, not {self.stall_s!r}")
